@@ -1,0 +1,90 @@
+"""Exact parameter counts of a `ModelSpec`: sums over its weights, nothing estimated."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.model import Block, ModelSpec, Moe, Part, Role, Stack, Weight
+
+APART = (Role.MTP, Role.DRAFT)  # stacks that a plain forward pass does not use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterCount:
+    """Parameters of a model.
+
+    `total` is what transformers builds (tied tensors once; MTP and draft stacks apart, in `parts`). `active` takes part
+    in one token: routed top-k, shared experts, and everything else, embeddings and towers included.
+    """
+
+    total: int
+    active: int
+    embedding: int
+    lm_head: int
+    tied: bool
+    parts: dict[str, int]
+
+
+def owned_weights(stack: Stack) -> Iterator[tuple[int, Weight]]:
+    """(how many times it is stored, weight) for everything that the stack itself stores."""
+    for run in stack.runs:
+        if not run.block.shares_weights:
+            for weight in run.block.weights():
+                yield run.count, weight
+    for weight in stack.weights:
+        yield 1, weight
+
+
+def model_weights(spec: ModelSpec) -> Iterator[tuple[int, Weight]]:
+    """(how many times it is stored, weight) for the model as transformers builds it: no MTP, no draft."""
+    for weight in (*spec.embeddings, *spec.lm_head):
+        yield 1, weight
+    for stack in spec.stacks:
+        if stack.role not in APART:
+            yield from owned_weights(stack)
+
+
+def count_parameters(spec: ModelSpec) -> ParameterCount:
+    """All counts of the model, as exact integers."""
+    embedding = sum(w.elements for w in spec.embeddings)
+    lm_head = sum(w.elements for w in spec.lm_head)
+    parts: Counter[str] = Counter()
+    total = 0
+    for count, weight in model_weights(spec):
+        total += count * weight.elements
+    for weight in (*spec.embeddings, *spec.lm_head):
+        parts[weight.part] += weight.elements
+    idle = 0
+    for stack in spec.stacks:
+        for count, weight in owned_weights(stack):
+            parts[_part_name(stack.role, weight.part)] += count * weight.elements
+        if stack.role not in APART:
+            idle += sum(run.count * _idle_parameters(run.block) for run in stack.runs)
+    return ParameterCount(
+        total=total,
+        active=total - idle,
+        embedding=embedding,
+        lm_head=lm_head,
+        tied=spec.tied,
+        parts=dict(parts),
+    )
+
+
+def _part_name(role: Role, part: Part) -> str:
+    """Decoder parts by what they do; other stacks by their role."""
+    return str(part) if role is Role.DECODER else str(role)
+
+
+def _idle_parameters(block: Block) -> int:
+    """Parameters of routed experts that one token does not visit."""
+    if block.shares_weights:
+        return 0
+    idle = 0
+    for sublayer in block.sublayers:
+        if isinstance(sublayer, Moe):
+            routed = sum(w.elements for w in sublayer.weights if w.part is Part.EXPERTS)
+            idle += int(routed * (1 - Fraction(sublayer.top_k, sublayer.n_experts)))
+    return idle

@@ -1,0 +1,1 @@
+"""What measures: probes on the user's own hardware and load tests of running endpoints."""

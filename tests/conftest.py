@@ -1,0 +1,48 @@
+"""Shared fixtures: the reference data by path, and the rule that continuous integration skips nothing by accident."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = Path(os.environ.get("RIDGEBEAM_REFERENCE", ROOT / "../shared/reference")).resolve()
+CASES = Path(os.environ.get("RIDGEBEAM_CASES", ROOT / "../shared/cases")).resolve()
+MAY_SKIP = {"cuda", "peers"}
+
+# No test may reach the real hub by accident: tests that talk to a hub start one on loopback.
+os.environ.setdefault("HF_ENDPOINT", "http://127.0.0.1:9")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+
+@pytest.fixture(scope="session")
+def reference() -> Path:
+    """The folder of reference data; tests that need it are skipped by name where it is absent."""
+    if not REFERENCE.is_dir():
+        pytest.skip(f"reference data not found at {REFERENCE} (set RIDGEBEAM_REFERENCE)")
+    return REFERENCE
+
+
+@pytest.fixture(scope="session")
+def cases() -> Path:
+    """The folder of worked cases; tests that need it are skipped by name where it is absent."""
+    if not CASES.is_dir():
+        pytest.skip(f"worked cases not found at {CASES} (set RIDGEBEAM_CASES)")
+    return CASES
+
+
+def pytest_terminal_summary(terminalreporter, exitstatus, config):
+    for report in _forbidden_skips(terminalreporter):
+        terminalreporter.write_line(f"skipped, but only cuda and peers may be: {report.nodeid}", red=True)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and _forbidden_skips(reporter) and session.exitstatus == 0:
+        session.exitstatus = 1
+
+
+def _forbidden_skips(reporter):
+    if not os.environ.get("RIDGEBEAM_FAIL_ON_SKIP"):
+        return []
+    return [r for r in reporter.stats.get("skipped", []) if not MAY_SKIP & set(getattr(r, "keywords", {}))]
