@@ -1,0 +1,365 @@
+"""The scenario: everything a person chose, as one flat, frozen record that pages, links, files and the CLI share.
+
+Fields are plain values, so that a scenario travels as JSON (with a schema version) and as URL parameters. `workload`,
+`slo` and `layout` give the typed views that the calculators take. What the scenario names (a model id, an accelerator
+id) is turned into inputs by `presets/resolve.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from math import isfinite
+from typing import Any
+
+from calc.errors import InputError
+from calc.layout import Layout
+from calc.slo import Slo
+from calc.workload import Lengths, LengthShape, Workload
+
+SCHEMA_VERSION = 1
+MAX_JSON_CHARS = 2_000_000
+MAX_TEXT_CHARS = 300
+
+
+class Fidelity(StrEnum):
+    """How a step is timed. Results never mix them."""
+
+    TEXTBOOK = "textbook"
+    ROOFLINE = "roofline"
+    EXPECTED = "expected"
+
+
+class Engine(StrEnum):
+    """The serving engines whose rules are known."""
+
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    TENSORRT_LLM = "tensorrt-llm"
+    LLAMA_CPP = "llama.cpp"
+
+
+class Traffic(StrEnum):
+    """How traffic is stated: requests per second (open), or users who each wait for their answer (closed)."""
+
+    RATE = "rate"
+    USERS = "users"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One planning question. The defaults are the first visit's: a 13B chat model on A100s at 10 requests/s.
+
+    `quantization` and `kv_dtype` "auto": as the checkpoint is stored, and 16 bit. `tp` 0: the smallest degree that fits.
+    `kv_bytes_per_gpu` replaces what the memory rules leave for the cache. `config_text` is a pasted config.json; it
+    travels in files, never in a link. `usd_per_gpu_hour` is the user's own price. Seconds, bytes, tokens, USD.
+    """
+
+    model: str = "meta-llama/Llama-2-13b-chat-hf"
+    revision: str = ""
+    config_text: str = ""
+    quantization: str = "auto"
+    kv_dtype: str = "auto"
+    gpu: str = "a100-sxm4-80gb"
+    gpu_json: str = ""
+    tp: int = 0
+    pp: int = 1
+    dp: int = 1
+    ep: int = 0
+    attention_dp: int = 1
+    nodes: int = 1
+    engine: str = Engine.VLLM
+    engine_version: str = ""
+    traffic: str = Traffic.RATE
+    rate_per_s: float = 10.0
+    users: int = 32
+    arrival_cv: float = 1.0
+    peak_factor: float = 1.0
+    input_tokens: float = 512.0
+    input_shape: str = LengthShape.FIXED
+    input_cv: float = 0.0
+    output_tokens: float = 256.0
+    output_shape: str = LengthShape.FIXED
+    output_cv: float = 0.0
+    prefix_share: float = 0.0
+    ttft_s: float | None = None
+    tpot_s: float | None = 0.050
+    e2e_s: float | None = None
+    percentile: float | None = None
+    headroom: float = 0.3
+    max_seqs: int | None = None
+    max_model_len: int | None = None
+    paged: bool = True
+    memory_utilization: float | None = None
+    kv_bytes_per_gpu: float | None = None
+    mfu: float = 0.5
+    fidelity: str = Fidelity.TEXTBOOK
+    profile: str = ""
+    usd_per_gpu_hour: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            _check_type(field.name, getattr(self, field.name))
+        _one_of("engine", self.engine, Engine)
+        _one_of("fidelity", self.fidelity, Fidelity)
+        _one_of("traffic", self.traffic, Traffic)
+        _one_of("input_shape", self.input_shape, LengthShape)
+        _one_of("output_shape", self.output_shape, LengthShape)
+        _within("tp", self.tp, 0, 100_000)
+        _within("headroom", self.headroom, 0, 100)
+        _within("mfu", self.mfu, 1e-3, 1)
+        if self.max_seqs is not None:
+            _within("max_seqs", self.max_seqs, 1, 1_000_000)
+        if self.max_model_len is not None:
+            _within("max_model_len", self.max_model_len, 1, 1_000_000_000)
+        if self.memory_utilization is not None:
+            _within("memory_utilization", self.memory_utilization, 0.01, 1)
+        if self.kv_bytes_per_gpu is not None:
+            _within("kv_bytes_per_gpu", self.kv_bytes_per_gpu, 1, 1e15)
+        if self.usd_per_gpu_hour is not None:
+            _within("usd_per_gpu_hour", self.usd_per_gpu_hour, 0, 1e6)
+        _ = (self.workload, self.slo, self.layout)  # their own checks
+
+    @property
+    def workload(self) -> Workload:
+        open_loop = self.traffic == Traffic.RATE
+        return Workload(
+            input=Lengths(
+                mean_tokens=self.input_tokens, shape=LengthShape(self.input_shape), cv=self.input_cv
+            ),
+            output=Lengths(
+                mean_tokens=self.output_tokens, shape=LengthShape(self.output_shape), cv=self.output_cv
+            ),
+            rate_per_s=self.rate_per_s if open_loop else None,
+            concurrency=None if open_loop else self.users,
+            arrival_cv=self.arrival_cv,
+            prefix_share=self.prefix_share,
+            peak_factor=self.peak_factor,
+        )
+
+    @property
+    def slo(self) -> Slo:
+        return Slo(ttft_s=self.ttft_s, tpot_s=self.tpot_s, e2e_s=self.e2e_s, percentile=self.percentile)
+
+    @property
+    def layout(self) -> Layout:
+        """The layout as far as it is chosen; `tp` 0 (choose for me) reads as 1 here."""
+        return Layout(
+            tp=self.tp or 1,
+            pp=self.pp,
+            dp=self.dp,
+            ep=self.ep,
+            attention_dp=self.attention_dp,
+            nodes=self.nodes,
+        )
+
+
+def apply_settings(scenario: Scenario, settings: tuple[tuple[str, str], ...]) -> Scenario:
+    """The scenario with fields replaced by values given as text (a lever, a suggestion, a URL)."""
+    return replace(scenario, **{name: parse_value(name, text) for name, text in settings})  # type: ignore[arg-type]
+
+
+# ---- text, JSON and links -------------------------------------------------------------------------------------
+
+_KINDS: dict[str, str] = {field.name: str(field.type) for field in fields(Scenario)}
+
+# URL parameter -> scenario field. Public once people share links: never rename, only add.
+URL_PARAMETERS: dict[str, str] = {
+    "model": "model",
+    "rev": "revision",
+    "weights": "quantization",
+    "kv": "kv_dtype",
+    "gpu": "gpu",
+    "tp": "tp",
+    "pp": "pp",
+    "dp": "dp",
+    "ep": "ep",
+    "adp": "attention_dp",
+    "nodes": "nodes",
+    "engine": "engine",
+    "engine_version": "engine_version",
+    "traffic": "traffic",
+    "rate": "rate_per_s",
+    "users": "users",
+    "arrival_cv": "arrival_cv",
+    "peak": "peak_factor",
+    "in": "input_tokens",
+    "in_shape": "input_shape",
+    "in_cv": "input_cv",
+    "out": "output_tokens",
+    "out_shape": "output_shape",
+    "out_cv": "output_cv",
+    "prefix": "prefix_share",
+    "ttft_s": "ttft_s",
+    "tpot_ms": "tpot_s",
+    "e2e_s": "e2e_s",
+    "pct": "percentile",
+    "headroom": "headroom",
+    "max_seqs": "max_seqs",
+    "max_len": "max_model_len",
+    "paged": "paged",
+    "util": "memory_utilization",
+    "kv_gb": "kv_bytes_per_gpu",
+    "mfu": "mfu",
+    "fidelity": "fidelity",
+    "profile": "profile",
+    "price": "usd_per_gpu_hour",
+}
+# Units that a link (and the box on screen) uses where they differ from the field's base unit: URL value x factor.
+URL_UNITS: dict[str, float] = {"tpot_ms": 1e-3, "kv_gb": 1e9}
+VERSION_PARAMETER = "v"
+
+
+def parse_value(name: str, text: str) -> object:
+    """The value of field `name` from its text form; "none" empties an optional field."""
+    kind = _KINDS.get(name)
+    if kind is None:
+        raise InputError(name, text, f"a scenario has the fields {', '.join(_KINDS)}")
+    stripped = text.strip()
+    if stripped.lower() in {"none", ""} and "None" in kind:
+        return None
+    if kind.startswith("bool"):
+        if stripped.lower() in {"1", "true", "yes", "on"}:
+            return True
+        if stripped.lower() in {"0", "false", "no", "off"}:
+            return False
+        raise InputError(name, text, "it must be true or false")
+    if kind.startswith(("int", "float")):
+        return _parse_number(name, stripped, whole=kind.startswith("int"))
+    return stripped
+
+
+def _parse_number(name: str, text: str, *, whole: bool) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise InputError(name, text, "it must be a number") from None
+    if not isfinite(number):
+        raise InputError(name, text, "it must be a finite number")
+    if not whole:
+        return number
+    if number != int(number):
+        raise InputError(name, text, "it must be a whole number")
+    return int(number)
+
+
+def to_query(scenario: Scenario) -> dict[str, str]:
+    """URL parameters of the scenario: only what differs from the defaults, and the schema version."""
+    default = Scenario()
+    query = {VERSION_PARAMETER: str(SCHEMA_VERSION)}
+    for parameter, name in URL_PARAMETERS.items():
+        value = getattr(scenario, name)
+        if value != getattr(default, name):
+            query[parameter] = _to_text(value, URL_UNITS.get(parameter, 1.0))
+    return query
+
+
+def from_query(query: Mapping[str, str]) -> tuple[Scenario, tuple[str, ...]]:
+    """The scenario that a link describes, and a sentence for every parameter that could not be used.
+
+    Parameters that do not belong to the scenario are ignored: pages have their own.
+    """
+    scenario = Scenario()
+    problems: list[str] = []
+    version = query.get(VERSION_PARAMETER, str(SCHEMA_VERSION))
+    if version != str(SCHEMA_VERSION):
+        problems.append(
+            f"The link was made by another version ({version[:20]}); fields may read differently."
+        )
+    pending: dict[str, object] = {}
+    for parameter, text in query.items():
+        name = URL_PARAMETERS.get(parameter)
+        if name is None:
+            continue
+        try:
+            value = parse_value(name, text)
+            if isinstance(value, float) and parameter in URL_UNITS:
+                value = float(
+                    f"{value * URL_UNITS[parameter]:.12g}"
+                )  # 35 ms is 0.035, not 0.035000000000000003
+            replace(scenario, **{name: value})  # type: ignore[arg-type]
+        except InputError as error:
+            problems.append(f"The link's {parameter} was left out: {error.message}")
+        else:
+            pending[name] = value
+    try:
+        return replace(scenario, **pending), tuple(problems)  # type: ignore[arg-type]
+    except InputError as error:
+        return scenario, (*problems, f"The link's values do not go together: {error.message}")
+
+
+def to_json(scenario: Scenario) -> str:
+    """The scenario as a file: every field, and the schema version."""
+    record = {"schema_version": SCHEMA_VERSION}
+    record |= {field.name: getattr(scenario, field.name) for field in fields(scenario)}
+    return json.dumps(record, indent=2)
+
+
+def from_json(text: str) -> Scenario:
+    """The scenario of a saved file; older schema versions are migrated, unknown fields are refused by name."""
+    if len(text) > MAX_JSON_CHARS:
+        raise InputError("scenario file", f"{len(text):,} characters", f"at most {MAX_JSON_CHARS:,} are read")
+    try:
+        record = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        raise InputError("scenario file", text[:40], "it must be the JSON that Save scenario wrote") from None
+    if not isinstance(record, dict):
+        raise InputError("scenario file", record, "it must be a JSON object")
+    version = record.pop("schema_version", None)
+    if version not in _MIGRATIONS:
+        raise InputError("schema_version", version, f"this version reads {', '.join(map(str, _MIGRATIONS))}")
+    for migrate in _MIGRATIONS[version]:
+        record = migrate(record)
+    unknown = sorted(set(record) - set(_KINDS))
+    if unknown:
+        raise InputError("scenario file", unknown[0], f"a scenario has the fields {', '.join(_KINDS)}")
+    return Scenario(**record)
+
+
+_Migration = Callable[[dict[str, Any]], dict[str, Any]]
+_MIGRATIONS: dict[int, tuple[_Migration, ...]] = {1: ()}  # schema version -> steps up to the current one
+
+
+# ---- checks ---------------------------------------------------------------------------------------------------
+
+
+def _to_text(value: object, unit: float) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value / unit:.12g}"
+    return str(value)
+
+
+def _check_type(name: str, value: object) -> None:
+    kind = _KINDS[name]
+    if value is None:
+        if "None" not in kind:
+            raise InputError(name, value, "it cannot be empty")
+    elif kind.startswith("bool"):
+        if not isinstance(value, bool):
+            raise InputError(name, value, "it must be true or false")
+    elif kind.startswith("int"):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InputError(name, value, "it must be a whole number")
+    elif kind.startswith("float"):
+        if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
+            raise InputError(name, value, "it must be a finite number")
+    else:
+        limit = MAX_JSON_CHARS if name in {"config_text", "gpu_json"} else MAX_TEXT_CHARS
+        if not isinstance(value, str) or len(value) > limit:
+            raise InputError(name, value, f"it must be text of at most {limit:,} characters")
+
+
+def _one_of(name: str, value: str, kinds: type[StrEnum]) -> None:
+    if value not in {str(kind) for kind in kinds}:
+        raise InputError(name, value, f"it must be one of {', '.join(kinds)}")
+
+
+def _within(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise InputError(name, value, f"it must be from {low:g} to {high:g}")
