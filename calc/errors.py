@@ -69,6 +69,7 @@ class SourceFault(StrEnum):
     TIMEOUT = "timeout"
     NOT_FOUND = "not-found"
     GATED = "gated"
+    CREDENTIALS = "credentials-refused"
     RATE_LIMITED = "rate-limited"
     NOT_JSON = "not-json"
     TOO_LARGE = "too-large"
