@@ -8,7 +8,7 @@ parameter counts, stored bytes, sharded bytes, KV and state, and the operator ta
     └── stacks                       decoder, encoder, vision, audio, mtp, draft: each with its own width
         ├── weights                  final norm, positions, projector: what belongs to no block
         └── runs                     (count, Block), in order: equal neighbours are coded once
-            └── Block                norms, sublayers: Attention | LatentAttention | Mixer | Mlp | Moe
+            └── Block                norms, sublayers: Attention | LatentAttention | CompressedAttention | Mixer | Mlp | Moe
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Split(StrEnum):
 class Weight:
     """One stored tensor. `shape` is as in torch: (out, in) for a matrix, (experts, out, in) for stacked experts.
 
+    A matrix that the checkpoint fuses (qkv, gate and up) is listed in its parts, under the fused name.
     `name` is the module path inside its block in the checkpoint ("self_attn.q_proj"), `stored` the format that the
     checkpoint keeps it in (a key of `calc.quantization.FORMATS`).
     """
@@ -78,6 +79,19 @@ class Weight:
     @property
     def elements(self) -> int:
         return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexer:
+    """The key selector of sparse attention (DSA): scores all cached index keys, keeps `top_k` tokens.
+
+    `owns_keys=False`: reuses the selection of an earlier layer and stores no keys.
+    """
+
+    n_heads: int
+    head_dim: int
+    top_k: int
+    owns_keys: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +114,7 @@ class Attention:
     cross: bool = False
     shares_cache: bool = False
     qk_norm: bool = False
+    indexer: Indexer | None = None
     weights: tuple[Weight, ...] = ()
 
     def __post_init__(self) -> None:
@@ -118,19 +133,6 @@ class Attention:
         if not self.causal or self.shares_cache:
             return 0
         return self.n_kv_heads * (self.head_dim + (self.value_head_dim or self.head_dim))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Indexer:
-    """The key selector of sparse attention (DSA): scores all cached index keys, keeps `top_k` tokens.
-
-    `owns_keys=False`: reuses the selection of an earlier layer and stores no keys.
-    """
-
-    n_heads: int
-    head_dim: int
-    top_k: int
-    owns_keys: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,30 @@ class LatentAttention:
     def cached_elements_per_token(self) -> int:
         """Elements of the latent and the rotary key, one copy for all heads; index keys are counted apart."""
         return self.kv_lora_rank + self.rope_dim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompressedAttention:
+    """Attention over a short window and, beyond it, over compressed entries (DeepSeek-V4).
+
+    Each token keeps one vector that is key and value at once, shared by all heads, for `window` tokens; with `ratio`,
+    every `ratio` tokens leave one more such vector for good, of which an indexer selects.
+    """
+
+    n_heads: int
+    head_dim: int
+    window: int
+    ratio: int | None = None
+    indexer: Indexer | None = None
+    weights: tuple[Weight, ...] = ()
+
+    def __post_init__(self) -> None:
+        positive(n_heads=self.n_heads, head_dim=self.head_dim, window=self.window)
+
+    @property
+    def entry_elements(self) -> int:
+        """Elements of one cached vector."""
+        return self.head_dim
 
 
 class MixerKind(StrEnum):
@@ -205,7 +231,7 @@ class Moe:
             raise InputError("num_experts_per_tok", self.top_k, f"there are {self.n_experts} experts")
 
 
-Sublayer = Attention | LatentAttention | Mixer | Mlp | Moe
+Sublayer = Attention | LatentAttention | CompressedAttention | Mixer | Mlp | Moe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +271,7 @@ class Stack:
     width: int
     runs: tuple[Run, ...]
     weights: tuple[Weight, ...] = ()
+    path: str = "model.layers"  # the module that holds the blocks in the checkpoint: block i is "<path>.<i>"
 
     @property
     def n_layers(self) -> int:

@@ -1,0 +1,69 @@
+"""Config dict -> `ModelSpec`: one adapter per family, a plain tuple as registry, and refusal by name of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from calc.architectures import dense_llama, gemma, opt, phi
+from calc.architectures.config_reader import ConfigReader
+from calc.architectures.family import Family
+from calc.architectures.unread import refuse_unread
+from calc.errors import InputError, UnsupportedArchitecture
+from calc.model import ModelSpec
+from calc.stored_formats import stored_as_published
+
+ADAPTERS: Final[tuple[Family, ...]] = (
+    *dense_llama.FAMILIES,
+    *phi.FAMILIES,
+    *gemma.FAMILIES,
+    *opt.FAMILIES,
+)
+
+_BY_MODEL_TYPE: Final = {name: family for family in ADAPTERS for name in family.model_types}
+_BY_ARCHITECTURE: Final = {name: family for family in ADAPTERS for name in family.architectures}
+
+
+def known_model_types() -> tuple[str, ...]:
+    """Every model_type that is understood, in alphabetical order."""
+    return tuple(sorted(_BY_MODEL_TYPE))
+
+
+def parse(config: Mapping[str, object], *, model_id: str) -> ModelSpec:
+    """The spec of a model from its config.json.
+
+    Raises InputError for a field that cannot be used, and UnsupportedArchitecture for a model_type, a value or a
+    structural field that is not understood: nothing is guessed.
+    """
+    return parse_reader(read_config(config, model_id=model_id))
+
+
+def read_config(config: Mapping[str, object], *, model_id: str) -> ConfigReader:
+    """The reader of a config, before parsing; afterwards its `read` lists the fields that were used."""
+    if not isinstance(config, Mapping):
+        raise InputError("config", type(config).__name__, "it must be a JSON object with named fields")
+    return ConfigReader(config, model_id=model_id)
+
+
+def parse_reader(reader: ConfigReader) -> ModelSpec:
+    """As `parse`, on a reader whose record of fields the caller wants to see."""
+    spec = find_family(reader).parse(reader)
+    refuse_unread(reader)
+    return stored_as_published(spec, reader)
+
+
+def find_family(reader: ConfigReader) -> Family:
+    """The adapter for a config: by model_type, or by class name where it states no model_type."""
+    model_type = reader.raw("model_type")
+    names = reader.raw("architectures")
+    first = names[0] if isinstance(names, list) and names else None
+    if model_type is None and isinstance(first, str) and first in _BY_ARCHITECTURE:
+        return _BY_ARCHITECTURE[first]
+    if isinstance(model_type, str) and model_type in _BY_MODEL_TYPE:
+        return _BY_MODEL_TYPE[model_type]
+    raise UnsupportedArchitecture(
+        "model_type",
+        model_type,
+        f"this architecture ({first or 'no class name stated'}) is not known",
+        next_step="Choose a model of a known family, or paste the layers, heads and sizes of the nearest one.",
+    )

@@ -1,0 +1,143 @@
+"""Puts blocks together into stacks and specs: run-length coding, heads, formats, fields that every family reads alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from calc.architectures.config_reader import ConfigReader
+from calc.architectures.tensors import Weights, embedding, linear, lm_head, vector
+from calc.errors import UnsupportedArchitecture
+from calc.model import Block, ModelSpec, Part, Role, Run, Split, Stack
+
+_DTYPES: Final = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    "float": "fp32",
+    "float8_e4m3fn": "fp8",
+}
+
+LM: Final = "lm"
+CLASSIFIER: Final = "classifier"
+NO_HEAD: Final = "none"
+
+
+def runs(blocks: Sequence[Block]) -> tuple[Run, ...]:
+    """Equal neighbours coded once."""
+    coded: list[tuple[int, Block]] = []
+    for block in blocks:
+        if coded and (coded[-1][1] is block or coded[-1][1] == block):
+            coded[-1] = (coded[-1][0] + 1, coded[-1][1])
+        else:
+            coded.append((1, block))
+    return tuple(Run(count=count, block=block) for count, block in coded)
+
+
+def model_dtype(config: ConfigReader) -> str:
+    """The 16- or 32-bit format that the checkpoint states; bf16 where it states none, as engines then serve it."""
+    value = config.raw("torch_dtype", "dtype")
+    if value is None:
+        return config.fallback_dtype or "bf16"
+    name = str(value).removeprefix("torch.")
+    if name == "auto":
+        return "bf16"
+    if name not in _DTYPES:
+        raise config.unsupported(
+            "torch_dtype" if config.has("torch_dtype") else "dtype", f"known are {', '.join(_DTYPES)}"
+        )
+    return _DTYPES[name]
+
+
+def architecture(config: ConfigReader, default: str) -> str:
+    """The class name that the config states first, or the family's own."""
+    names = config.list("architectures")
+    if not names:
+        return default
+    if not isinstance(names[0], str):
+        raise config.unsupported("architectures", "it must list class names")
+    return names[0]
+
+
+def head_kind(config: ConfigReader, name: str) -> str:
+    """Which head a class name ends in: a language-model head, a classifier, or none."""
+    if name.endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")):
+        return LM
+    if name.endswith("ForSequenceClassification"):
+        return CLASSIFIER
+    if name.endswith("Model"):
+        return NO_HEAD
+    raise UnsupportedArchitecture(
+        config.path + "architectures",
+        name,
+        "known are classes that end in ForCausalLM, ForSequenceClassification or Model",
+    )
+
+
+def n_labels(config: ConfigReader) -> int:
+    """How many classes a classifier has."""
+    named = config.raw("id2label")
+    if isinstance(named, dict) and named:
+        return len(named)
+    return config.int("num_labels", "_num_labels", default=2)
+
+
+def causal_lm(
+    config: ConfigReader,
+    *,
+    default_architecture: str,
+    width: int,
+    blocks: Sequence[Block],
+    final: Weights,
+    tied_default: bool = False,
+    tied: bool | None = None,
+    max_positions: int | None = None,
+    embedding_name: str = "model.embed_tokens",
+    path: str = "model.layers",
+    head_bias: bool = False,
+    head_width: int | None = None,
+    vocab_size: int | None = None,
+    extra_embeddings: Weights = (),
+    stacks: tuple[Stack, ...] = (),
+    outer: ConfigReader | None = None,
+) -> ModelSpec:
+    """A decoder with one token embedding and the head that its class name tells.
+
+    `stacks` are towers and draft layers beside the decoder. `outer` is the top of a nested config: the class name, the
+    model_type and the tie are read there where the inner section does not state them.
+    """
+    top = outer or config
+    vocab = vocab_size or config.int("vocab_size", "padded_vocab_size")
+    if tied is None:
+        tied = config.bool("tie_word_embeddings", default=tied_default)
+    name = architecture(top, default_architecture)
+    kind = head_kind(top, name)
+    head: Weights = ()
+    if kind == LM and not tied:
+        head = lm_head("lm_head", vocab, head_width or width, bias=head_bias)
+    elif kind == LM and head_bias:
+        head = vector("lm_head.bias", vocab, Part.LM_HEAD, Split.VOCAB)
+    elif kind == CLASSIFIER:
+        head = linear("score", head_width or width, n_labels(top), Part.LM_HEAD)
+    decoder = Stack(role=Role.DECODER, width=width, runs=runs(blocks), weights=final, path=path)
+    return ModelSpec(
+        id=config.model_id,
+        architecture=name,
+        model_type=top.str("model_type", default=default_architecture),
+        vocab_size=vocab,
+        width=width,
+        embeddings=embedding(embedding_name, vocab, head_width or width) + extra_embeddings,
+        lm_head=head,
+        tied=tied and kind == LM,
+        stacks=(decoder, *stacks),
+        max_positions=max_positions,
+        dtype=model_dtype(config if config.has("torch_dtype") or config.has("dtype") else top),
+    )
+
+
+def max_positions(config: ConfigReader) -> int | None:
+    """The longest sequence that the config allows, where it says so."""
+    return config.optional_int(
+        "max_position_embeddings", "n_positions", "seq_length", "max_sequence_length", "model_max_length"
+    )

@@ -1,0 +1,131 @@
+"""The accelerator catalogue: `load` one by id, alias or the name its driver reports; `all_ids` lists them.
+
+The records stand in the TOML files beside this module, one file for each kind of part, in vendors' units (GB/s,
+TFLOP/s, MiB); `presets.accelerators.record` turns one into a `calc.accelerator.Accelerator` in base units.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from calc.accelerator import Accelerator
+from calc.errors import InputError
+from presets.accelerators.record import read_record
+
+FOLDER = Path(__file__).parent
+
+# In the order in which lists show them.
+FILES = (
+    "nvidia-datacenter",
+    "nvidia-workstation",
+    "nvidia-geforce",
+    "nvidia-embedded",
+    "amd",
+    "intel",
+    "google",
+    "aws",
+    "apple",
+    "cpu",
+    "other",
+    "textbook",
+)
+
+
+@cache
+def _records(file: str) -> Mapping[str, Mapping[str, Any]]:
+    """The raw records of one file by id, each with the file's own vendor and date filled in."""
+    with (FOLDER / f"{file}.toml").open("rb") as stream:
+        content = tomllib.load(stream)
+    shared = {key: value for key, value in content.items() if not isinstance(value, dict)}
+    return {key: shared | value for key, value in content.items() if isinstance(value, dict)}
+
+
+@cache
+def _homes() -> Mapping[str, str]:
+    """The file that each id stands in, read from the table headers alone: loading one part parses one file."""
+    homes: dict[str, str] = {}
+    for file in FILES:
+        for line in (FOLDER / f"{file}.toml").read_text(encoding="utf-8").splitlines():
+            if line.startswith("["):
+                homes[line.strip("[] ")] = file
+    return homes
+
+
+def all_ids() -> tuple[str, ...]:
+    """Every id of the catalogue, in the order in which lists show them."""
+    return tuple(_homes())
+
+
+def matching_key(text: str) -> str:
+    """What names are compared by: letters and digits only, without case ("NVIDIA H100 NVL" -> "nvidiah100nvl")."""
+    return "".join(c for c in text.lower() if c.isalnum())
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    """Every way to name a part (id, name, alias, driver's name), as a matching key, to its id."""
+    names: dict[str, str] = {}
+    for file in FILES:
+        for part_id, record in _records(file).items():
+            for name in (
+                part_id,
+                record["name"],
+                *record.get("aliases", ()),
+                *record.get("reported_as", ()),
+            ):
+                names.setdefault(matching_key(name), part_id)
+    return names
+
+
+def reported_names(gpu_id: str) -> tuple[str, ...]:
+    """The names under which the driver reports a part; empty where none was seen."""
+    return tuple(_records(_homes()[gpu_id])[gpu_id].get("reported_as", ()))
+
+
+def resolve_id(gpu_id: str) -> str:
+    """The catalogue id that a person, a URL or a driver means; `InputError` with the nearest ids if there is none."""
+    plain = gpu_id.strip().lower()
+    if plain in _homes():
+        return plain
+    found = _names().get(matching_key(gpu_id))
+    if found is None:
+        raise InputError(
+            "accelerator",
+            gpu_id,
+            f"the catalogue has no such part; nearest: {', '.join(_nearest(gpu_id))}",
+            next_step="Take one of these, or type your own accelerator's memory, bandwidth and rate.",
+        )
+    return found
+
+
+def _nearest(gpu_id: str, count: int = 3) -> list[str]:
+    from difflib import SequenceMatcher
+
+    wanted = matching_key(gpu_id)
+    scores: dict[str, float] = {}
+    for name, part_id in _names().items():
+        score = SequenceMatcher(None, wanted, name).ratio()
+        scores[part_id] = max(score, scores.get(part_id, 0.0))
+    return sorted(scores, key=lambda part_id: -scores[part_id])[:count]
+
+
+@cache
+def _load(part_id: str) -> Accelerator:
+    return read_record(part_id, _records(_homes()[part_id])[part_id])
+
+
+def load(gpu_id: str) -> Accelerator:
+    """The accelerator of that id, alias or driver's name, matched without case.
+
+    Raises `InputError` naming the three nearest ids for an unknown one.
+    """
+    return _load(resolve_id(gpu_id))
+
+
+def load_all() -> tuple[Accelerator, ...]:
+    """The whole catalogue."""
+    return tuple(_load(part_id) for part_id in all_ids())

@@ -1,0 +1,34 @@
+import pytest
+
+from calc.errors import InputError
+from calc.memory.kv import kv_bytes_per_token
+from calc.parameters import count_parameters
+from presets import models
+
+
+def test_qwen3_06b_as_published():
+    spec = models.load("Qwen/Qwen3-0.6B")
+    assert kv_bytes_per_token(spec) == 114_688
+    assert count_parameters(spec).total == 596_049_920
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("textbook-13b", 13 * 10**9), ("example-8b", 8 * 10**9)])
+def test_the_textbook_models_state_their_total(name, parameters):
+    count = count_parameters(models.load(name))
+    assert count.total == count.active == parameters
+    assert kv_bytes_per_token(models.load("textbook-13b")) == 819_200
+
+
+def test_names_are_matched_without_case_and_organisation():
+    assert models.load("qwen/qwen3-0.6b") is models.load("Qwen3-0.6B") is models.load(" Qwen/Qwen3-0.6B ")
+
+
+def test_an_unknown_name_says_what_to_do():
+    with pytest.raises(InputError, match="no bundled model"):
+        models.load("nobody/nothing")
+
+
+@pytest.mark.parametrize("preset_id", models.preset_ids())
+def test_every_preset_parses(preset_id):
+    assert models.load(preset_id).id == preset_id
+    assert models.source_of(preset_id)
