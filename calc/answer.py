@@ -12,8 +12,8 @@ from calc import format as fmt
 from calc.accelerator import Accelerator
 from calc.errors import InputError, MissingSpec
 from calc.layout import Layout
-from calc.model import Attention, CompressedAttention, LatentAttention, ModelSpec
 from calc.memory.kv import decoder_sublayers
+from calc.model import Attention, CompressedAttention, LatentAttention, ModelSpec
 from calc.provenance import Estimate, Provenance, weakest
 from calc.quantization import stored_bytes, weight_bytes
 from calc.scenario import Fidelity, Scenario
@@ -163,11 +163,12 @@ def _answer_for(inputs: Inputs, layout: Layout) -> Answer:
     workload, slo = scenario.workload, scenario.slo
     gpus = layout.gpus_per_replica
     weights = replica_weight_bytes(inputs)
+    total = device_bytes(scenario, accelerator)
     memory = memory_step(
         inputs.spec,
         gpus=gpus,
-        total_bytes_per_gpu=accelerator.memory_label_bytes,
-        overhead_bytes_per_gpu=TEXTBOOK_OVERHEAD_SHARE * accelerator.memory_label_bytes,
+        total_bytes_per_gpu=total,
+        overhead_bytes_per_gpu=TEXTBOOK_OVERHEAD_SHARE * total,
         weight_bytes=weights,
         kv_dtype=_kv_dtype(scenario),
         kv_heads=kv_heads(inputs.spec),
@@ -208,9 +209,7 @@ def _answer_for(inputs: Inputs, layout: Layout) -> Answer:
         batch = min(batch, max(1, -(-round(workload.concurrency * workload.peak_factor) // replicas)))
     decode = decode_step(timing, workload, batch=batch)
     prefill = prefill_step(timing, workload)
-    fleet = fleet_step(
-        workload, decode, prefill, slots=max(1, sequences.batch), headroom=scenario.headroom
-    )
+    fleet = fleet_step(workload, decode, prefill, slots=max(1, sequences.batch), headroom=scenario.headroom)
     tokens_per_s = fleet.rate_per_s * workload.output.mean_tokens
     return replace(
         blank,
@@ -223,6 +222,13 @@ def _answer_for(inputs: Inputs, layout: Layout) -> Answer:
         cost=_cost(inputs.offer, gpus=gpus * fleet.replicas, tokens_per_s=tokens_per_s),
         verdict=_latency_verdict(inputs, decode, prefill, fleet),
     )
+
+
+def device_bytes(scenario: Scenario, accelerator: Accelerator) -> float:
+    """Bytes of one device: the user's own figure, else the label; `MissingSpec` where neither exists (CPUs)."""
+    if scenario.device_memory_bytes is not None:
+        return scenario.device_memory_bytes
+    return accelerator.memory_label_bytes or accelerator.cuda_memory.best
 
 
 def timing_of(inputs: Inputs, layout: Layout, weights: float) -> Timing:
@@ -270,7 +276,11 @@ def _memory_verdict(inputs: Inputs, memory: MemoryStep) -> Verdict:
 
 
 def _no_sequence_verdict(inputs: Inputs, memory: MemoryStep, sequences: SequencesStep) -> Verdict:
-    kept = sequences.kept_tokens if inputs.scenario.paged else max(sequences.kept_tokens, sequences.reserved_tokens)
+    kept = (
+        sequences.kept_tokens
+        if inputs.scenario.paged
+        else max(sequences.kept_tokens, sequences.reserved_tokens)
+    )
     needed = kept * memory.kv_bytes_per_token
     return Verdict(
         fits=False,
@@ -313,11 +323,13 @@ def nearest_changes(inputs: Inputs, failed: Answer) -> tuple[Change, ...]:
         trial = _changed(inputs, change)
         if trial is not None and any(_answer_for(trial, layout).verdict.fits for layout in _layouts(trial)):
             found.append(change)
-    for offer in sorted(inputs.catalogue, key=lambda o: o.accelerator.memory_label_bytes):
+    for offer in sorted(inputs.catalogue, key=lambda o: o.accelerator.memory_label_bytes or 0.0):
         if len(found) >= 3:
             break
         trial = replace(
-            inputs, offer=offer, scenario=replace(inputs.scenario, gpu=offer.accelerator.id, tp=0, gpu_json="")
+            inputs,
+            offer=offer,
+            scenario=replace(inputs.scenario, gpu=offer.accelerator.id, tp=0, gpu_json=""),
         )
         for layout in _layouts(trial):
             if _serves(trial, layout):
@@ -337,10 +349,11 @@ def _serves(inputs: Inputs, layout: Layout) -> bool:
 
 def _format_changes(inputs: Inputs) -> tuple[Change, ...]:
     now = replica_weight_bytes(inputs)
-    changes = []
-    for name in ("fp8", "int8", "int4-g128"):
-        if inputs.scenario.quantization != name and weight_bytes(inputs.spec, name).stored < now:
-            changes.append(Change(text=f"weights in {name}", settings=(("quantization", name),)))
+    changes = [
+        Change(text=f"weights in {name}", settings=(("quantization", name),))
+        for name in ("fp8", "int8", "int4-g128")
+        if inputs.scenario.quantization != name and weight_bytes(inputs.spec, name).stored < now
+    ]
     if _kv_dtype(inputs.scenario) == "bf16":
         changes.append(Change(text="KV cache in fp8", settings=(("kv_dtype", "fp8"),)))
     return tuple(changes)

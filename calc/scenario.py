@@ -17,6 +17,7 @@ from typing import Any
 from calc.errors import InputError
 from calc.layout import Layout
 from calc.slo import Slo
+from calc.units import GB, GIB, MS
 from calc.workload import Lengths, LengthShape, Workload
 
 SCHEMA_VERSION = 1
@@ -54,7 +55,7 @@ class Scenario:
 
     `quantization` and `kv_dtype` "auto": as the checkpoint is stored, and 16 bit. `tp` 0: the smallest degree that fits.
     `kv_bytes_per_gpu` replaces what the memory rules leave for the cache. `config_text` is a pasted config.json; it
-    travels in files, never in a link. `usd_per_gpu_hour` is the user's own price. Seconds, bytes, tokens, USD.
+    travels in files, never in a link. `device_memory_bytes` replaces the device's own total. `usd_per_gpu_hour` is the user's own price. Seconds, bytes, tokens, USD.
     """
 
     model: str = "meta-llama/Llama-2-13b-chat-hf"
@@ -94,6 +95,7 @@ class Scenario:
     paged: bool = True
     memory_utilization: float | None = None
     kv_bytes_per_gpu: float | None = None
+    device_memory_bytes: float | None = None
     mfu: float = 0.5
     fidelity: str = Fidelity.TEXTBOOK
     profile: str = ""
@@ -118,6 +120,8 @@ class Scenario:
             _within("memory_utilization", self.memory_utilization, 0.01, 1)
         if self.kv_bytes_per_gpu is not None:
             _within("kv_bytes_per_gpu", self.kv_bytes_per_gpu, 1, 1e15)
+        if self.device_memory_bytes is not None:
+            _within("device_memory_bytes", self.device_memory_bytes, 1, 1e15)
         if self.usd_per_gpu_hour is not None:
             _within("usd_per_gpu_hour", self.usd_per_gpu_hour, 0, 1e6)
         _ = (self.workload, self.slo, self.layout)  # their own checks
@@ -202,13 +206,14 @@ URL_PARAMETERS: dict[str, str] = {
     "paged": "paged",
     "util": "memory_utilization",
     "kv_gb": "kv_bytes_per_gpu",
+    "mem_gib": "device_memory_bytes",
     "mfu": "mfu",
     "fidelity": "fidelity",
     "profile": "profile",
     "price": "usd_per_gpu_hour",
 }
 # Units that a link (and the box on screen) uses where they differ from the field's base unit: URL value x factor.
-URL_UNITS: dict[str, float] = {"tpot_ms": 1e-3, "kv_gb": 1e9}
+URL_UNITS: dict[str, float] = {"tpot_ms": MS, "kv_gb": GB, "mem_gib": float(GIB)}
 VERSION_PARAMETER = "v"
 
 

@@ -1,5 +1,6 @@
-"""The first five steps of sizing a deployment, each a record that a page can open: memory, sequences that fit, decode,
-prefill, how many GPUs. The sixth, levers, is `calc.levers`.
+"""The first five steps of sizing a deployment, each a record that a page can open.
+
+Memory, sequences that fit, decode, prefill, how many GPUs. The sixth, levers, is `calc.levers`.
 """
 
 from __future__ import annotations
@@ -109,7 +110,9 @@ def memory_step(
     copies = gpus if kv_heads is None else max(1, ceil(gpus / kv_heads))
     kv_bytes = room * gpus / copies
     per_token = sequence_bytes(spec, round(context_tokens), kv_dtype=kv_dtype) / context_tokens
-    tokens = int(textbook.tokens_that_fit(cache_bytes=kv_bytes, kv_bytes_per_token=per_token)) if per_token else 0
+    tokens = (
+        int(textbook.tokens_that_fit(cache_bytes=kv_bytes, kv_bytes_per_token=per_token)) if per_token else 0
+    )
     return MemoryStep(
         gpus=gpus,
         total_bytes_per_gpu=total_bytes_per_gpu,
@@ -239,4 +242,3 @@ def fleet_step(
         replicas=replicas,
         utilization=busy / replicas,
     )
-
