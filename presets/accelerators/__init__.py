@@ -119,11 +119,16 @@ def _load(part_id: str) -> Accelerator:
 
 
 def load(gpu_id: str) -> Accelerator:
-    """The accelerator of that id, alias or driver's name, matched without case.
+    """The accelerator of that id, alias or driver's name, matched without case; "<id>:<profile>" loads a MIG slice.
 
-    Raises `InputError` naming the three nearest ids for an unknown one.
+    Raises `InputError` naming the three nearest ids for an unknown one, or the card's profiles for an unknown slice.
     """
-    return _load(resolve_id(gpu_id))
+    whole, colon, profile = gpu_id.partition(":")
+    if not colon:
+        return _load(resolve_id(gpu_id))
+    from presets.accelerators.mig import mig_slice
+
+    return mig_slice(_load(resolve_id(whole)), profile)
 
 
 def load_all() -> tuple[Accelerator, ...]:
