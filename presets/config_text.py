@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from calc.architectures import read_config
 from calc.errors import InputError, UnsupportedArchitecture, shown
 from calc.units import MIB
 
 MAX_CONFIG_BYTES = 4 * MIB  # the largest published one that we know has 0.93 MB (an hf_quant_config.json)
 
 _PASTE = "Paste the model's config.json: one JSON object that names a model_type."
+
+_SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
 
 # Files that lie beside config.json and are pasted in its place, each known by a field that only it has.
 _OTHER_FILES: tuple[tuple[str, str, str], ...] = (
@@ -74,6 +77,12 @@ def check_is_model_config(config: Mapping[str, object], *, name: str = "config")
     for field, file, advice in _OTHER_FILES:
         if field in config:
             raise InputError(name, f"a {file} (it has {field})", "it must be a config.json", next_step=advice)
+    sizes = read_config(config, model_id=name)
+    if "num_hidden_layers" in config:  # an impossible size is named before the missing model_type is
+        sizes.layers()
+    for field in _SIZES:
+        if field in config:
+            sizes.int(field)
 
 
 def _decoded(data: bytes, name: str) -> str:
