@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calc.arrays import Numbers, ceil_count, positive_finite
+from calc.arrays import Numbers, positive_finite
 from calc.errors import InputError
+from calc.paging import blocks_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,15 @@ class SlotUse:
     @property
     def share(self) -> float:
         return self.useful / self.slot_steps
+
+
+def static_slot_share(*, useful_tokens: Numbers, slots: Numbers, longest_tokens: Numbers) -> Numbers:
+    """The share of a static batch's slot-steps that make a wanted token: useful / (slots · longest).
+
+    Source: Yu et al. 2022 (Orca, OSDI'22), section 2. Ignores: padding of the prompts, the wait until a batch is full.
+    """
+    positive_finite(useful_tokens=useful_tokens, slots=slots, longest_tokens=longest_tokens)
+    return useful_tokens / (slots * longest_tokens)
 
 
 def static_slot_use(outputs: Sequence[int]) -> SlotUse:
@@ -47,19 +57,10 @@ def continuous_slot_use(outputs: Sequence[int], *, slots: int) -> SlotUse:
     return SlotUse(slot_steps=len(ends) * max(ends), useful=sum(outputs))
 
 
-def blocks_for(*, tokens: Numbers, block_size: Numbers) -> Numbers:
-    """Whole blocks that hold `tokens` tokens.
-
-    Source: Kwon et al. 2023 (arXiv 2309.06180), section 4.2. Ignores: shared blocks.
-    """
-    positive_finite(tokens=tokens, block_size=block_size)
-    return ceil_count(tokens / block_size)
-
-
 def largest_paged_waste(*, block_size: int) -> int:
     """Most token slots that one paged sequence leaves empty, whatever its length: block_size - 1.
 
-    Source: Kwon et al. 2023 (arXiv 2309.06180), section 4.2: only the last block is partly filled. Ignores: blocks
+    Source: Kwon et al. 2023 (arXiv 2309.06180), section 4.3: only the last block is partly filled. Ignores: blocks
     kept ahead for speculation.
     """
     positive_finite(block_size=block_size)
@@ -94,7 +95,7 @@ def prompt_sharing(*, samples: int, prompt_tokens: int, block_size: int) -> Prom
     Source: Kwon et al. 2023 (arXiv 2309.06180), section 4.4. Ignores: beam search, which shares more.
     """
     positive_finite(samples=samples, prompt_tokens=prompt_tokens, block_size=block_size)
-    blocks = blocks_for(tokens=prompt_tokens, block_size=block_size)
+    blocks = blocks_for(prompt_tokens, block_size)
     last = prompt_tokens - (blocks - 1) * block_size
     new_blocks = samples if last == block_size else samples - 1
     return PromptSharing(

@@ -63,14 +63,14 @@ def bits_per_weight(
     return bits + (scale_bits + zero_point_bits) / group
 
 
-def float_spacing(*, at: Numbers, significand_bits: int) -> Numbers:
+def float_spacing(*, at: Numbers, significand_bits: Numbers) -> Numbers:
     """The gap between neighbouring floats at a normal value: 2^(floor(log2|x|) - (p - 1)), p with the hidden bit.
 
     Source: IEEE 754 (bf16: p = 8, fp16: 11, fp32: 24). Ignores: subnormal numbers.
     """
     positive_finite(at=at, significand_bits=significand_bits)
     exponent = np.frexp(np.asarray(at, dtype=float))[1] - 1
-    return scalar(np.ldexp(1.0, exponent - (significand_bits - 1)))
+    return scalar(np.exp2(exponent - (np.asarray(significand_bits) - 1)))
 
 
 def round_integer(

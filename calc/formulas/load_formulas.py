@@ -1,0 +1,240 @@
+"""Formulas of load: Little's law, queues in closed form, speculative decoding, cost."""
+
+from __future__ import annotations
+
+from calc import cost, speculative
+from calc.formulas.record import Example, Formula, Symbol
+from calc.formulas.symbols import named
+from calc.queueing import closed_forms
+
+QUEUES = "Queueing"
+SPECULATION = "Speculative decoding"
+COST = "Cost"
+
+
+def _wait(name: str, latex: str, meaning: str) -> Symbol:
+    return Symbol(name=name, latex=latex, meaning=meaning, unit="second")
+
+
+QUEUE_FORMULAS = (
+    Formula(
+        id="requests_in_system",
+        title="Little's law",
+        topic=QUEUES,
+        result=Symbol(name="requests_in_system", latex="L", meaning="mean number of requests in the system"),
+        template=r"${arrivals_per_s} \cdot ${time_in_system_s}",
+        parameters=named("arrivals_per_s", "time_in_system_s"),
+        function=closed_forms.requests_in_system,
+        example=Example(
+            inputs={"arrivals_per_s": 10, "time_in_system_s": 8.5},
+            value=85,
+            rel=1e-9,
+            source="worked case little-chat",
+        ),
+    ),
+    Formula(
+        id="utilisation",
+        title="Utilisation",
+        topic=QUEUES,
+        result=Symbol(name="utilisation", latex=r"\rho", meaning="share of time that the servers are busy"),
+        template=r"\frac{${arrivals_per_s} \cdot ${service_s}}{${servers}}",
+        parameters=named("arrivals_per_s", "service_s", "servers"),
+        function=closed_forms.utilisation,
+        example=Example(
+            inputs={"arrivals_per_s": 40, "service_s": 0.02, "servers": 1},
+            value=0.8,
+            rel=1e-9,
+            source="worked case mm1-40-50",
+        ),
+    ),
+    Formula(
+        id="mm1_mean_time_s",
+        title="M/M/1: mean time in system",
+        topic=QUEUES,
+        result=_wait("mm1_mean_time_s", r"\overline{T}", "mean time in system"),
+        template=r"\frac{${service_s}}{1 - ${utilisation}}",
+        parameters=named("service_s", "utilisation"),
+        function=closed_forms.mm1_mean_time_s,
+        example=Example(
+            inputs={"service_s": 0.010, "utilisation": 0.8},
+            value=0.050,
+            rel=1e-9,
+            source="worked case mm1-80-percent",
+        ),
+    ),
+    Formula(
+        id="mm1_mean_wait_s",
+        title="M/M/1: mean wait",
+        topic=QUEUES,
+        result=_wait("mm1_mean_wait_s", r"\overline{W}", "mean wait before service"),
+        template=r"\frac{${utilisation} \cdot ${service_s}}{1 - ${utilisation}}",
+        parameters=named("service_s", "utilisation"),
+        function=closed_forms.mm1_mean_wait_s,
+        example=Example(
+            inputs={"service_s": 0.020, "utilisation": 0.8},
+            value=0.080,
+            rel=1e-9,
+            source="worked case md1-half-wait",
+        ),
+    ),
+    Formula(
+        id="md1_mean_wait_s",
+        title="M/D/1: mean wait",
+        topic=QUEUES,
+        result=_wait("md1_mean_wait_s", r"\overline{W}", "mean wait before service"),
+        template=r"\frac{${utilisation} \cdot ${service_s}}{2 \cdot (1 - ${utilisation})}",
+        parameters=named("service_s", "utilisation"),
+        function=closed_forms.md1_mean_wait_s,
+        example=Example(
+            inputs={"service_s": 0.020, "utilisation": 0.8},
+            value=0.040,
+            rel=1e-9,
+            source="worked case md1-half-wait",
+        ),
+    ),
+    Formula(
+        id="mm1_time_quantile_s",
+        title="M/M/1: percentile of the time in system",
+        topic=QUEUES,
+        result=_wait("mm1_time_quantile_s", "T_p", "percentile of the time in system"),
+        template=r"-\ln\left(1 - \frac{${percentile}}{100}\right) \cdot \frac{${service_s}}{1 - ${utilisation}}",
+        parameters=named("percentile", "service_s", "utilisation"),
+        function=closed_forms.mm1_time_quantile_s,
+        example=Example(
+            inputs={"percentile": 95, "service_s": 0.020, "utilisation": 0.8},
+            value=0.29957,
+            rel=1e-3,
+            source="worked case mm1-40-50",
+        ),
+    ),
+    Formula(
+        id="mm1_replicas_for",
+        title="Replicas that hold a percentile",
+        topic=QUEUES,
+        result=Symbol(name="mm1_replicas_for", latex="n", meaning="replicas, random routing"),
+        template=r"\left\lceil \frac{${arrivals_per_s}}{\frac{1}{${service_s}} + \ln\left(1 - \frac{${percentile}}"
+        r"{100}\right) / ${limit_s}} \right\rceil",
+        parameters=named("arrivals_per_s", "service_s", "percentile", "limit_s"),
+        function=closed_forms.mm1_replicas_for,
+        example=Example(
+            inputs={"arrivals_per_s": 40, "service_s": 0.020, "percentile": 95, "limit_s": 0.150},
+            value=2,
+            rel=0.0,
+            source="worked case replicas-p95-150",
+        ),
+    ),
+)
+
+SPECULATION_FORMULAS = (
+    Formula(
+        id="tokens_per_pass",
+        title="Tokens per target pass",
+        topic=SPECULATION,
+        result=Symbol(name="tokens_per_pass", latex="E", meaning="expected tokens of one target pass"),
+        template=r"\frac{1 - ${acceptance}^{${drafts} + 1}}{1 - ${acceptance}}",
+        parameters=named("acceptance", "drafts"),
+        function=speculative.tokens_per_pass,
+        example=Example(
+            inputs={"acceptance": 0.9, "drafts": 10},
+            value=6.86,
+            rel=1e-3,
+            source="Leviathan et al. 2023 (arXiv 2211.17192), table 1: 6.86 times with costless drafts",
+        ),
+    ),
+    Formula(
+        id="tokens_per_pass_limit",
+        title="Tokens per pass, drafts without bound",
+        topic=SPECULATION,
+        result=Symbol(name="tokens_per_pass_limit", latex=r"E_\infty", meaning="tokens of one target pass"),
+        template=r"\frac{1}{1 - ${acceptance}}",
+        parameters=named("acceptance"),
+        function=speculative.tokens_per_pass_limit,
+        example=Example(
+            inputs={"acceptance": 0.8}, value=5.0, rel=1e-9, source="worked case spec-tokens-limit"
+        ),
+    ),
+    Formula(
+        id="speedup",
+        title="Speed-up when checking is free",
+        topic=SPECULATION,
+        result=Symbol(name="speedup", latex="s", meaning="times faster than plain decoding"),
+        template=r"\frac{1 - ${acceptance}^{${drafts} + 1}}{(1 - ${acceptance})(${drafts} \cdot ${draft_cost} + 1)}",
+        parameters=named("acceptance", "drafts", "draft_cost"),
+        function=speculative.speedup,
+        example=Example(
+            inputs={"acceptance": 0.8, "drafts": 4, "draft_cost": 0.05},
+            value=2.801,
+            rel=1e-3,
+            source="worked case spec-speedup",
+        ),
+    ),
+    Formula(
+        id="speedup_at_batch",
+        title="Speed-up with real step times",
+        topic=SPECULATION,
+        result=Symbol(name="speedup_at_batch", latex="s_B", meaning="times faster than plain decoding"),
+        template=r"\frac{1 - ${acceptance}^{${drafts} + 1}}{1 - ${acceptance}} \cdot \frac{${step_s}}{${verify_s} + "
+        r"${drafts} \cdot ${draft_step_s}}",
+        parameters=named("acceptance", "drafts", "step_s", "verify_s", "draft_step_s"),
+        function=speculative.speedup_at_batch,
+        example=Example(
+            inputs={"acceptance": 0.8, "drafts": 5, "step_s": 0.02, "verify_s": 0.02, "draft_step_s": 0.0},
+            value=3.69,
+            rel=1e-3,
+            source="Leviathan et al. 2023 (arXiv 2211.17192), table 1: 3.69 times with costless drafts",
+        ),
+    ),
+)
+
+COST_FORMULAS = (
+    Formula(
+        id="usd_per_hour",
+        title="Fleet per hour",
+        topic=COST,
+        result=Symbol(
+            name="usd_per_hour", latex="c_h", meaning="price of the fleet for one hour", unit="USD/hour"
+        ),
+        template=r"${gpus} \cdot ${usd_per_gpu_hour}",
+        parameters=named("gpus", "usd_per_gpu_hour"),
+        function=cost.usd_per_hour,
+        example=Example(
+            inputs={"gpus": 8, "usd_per_gpu_hour": 2.0},
+            value=16.0,
+            rel=1e-9,
+            source="DeepSeek-V3 technical report (arXiv 2412.19437), section 1: H800 at 2 USD an hour",
+        ),
+    ),
+    Formula(
+        id="usd_per_million_tokens",
+        title="Cost of a million tokens",
+        topic=COST,
+        result=Symbol(
+            name="usd_per_million_tokens", latex="c_M", meaning="price of a million tokens", unit="USD"
+        ),
+        template=r"\frac{${usd_per_hour}}{3600 \cdot ${tokens_per_s}} \cdot 10^6",
+        parameters=named("usd_per_hour", "tokens_per_s"),
+        function=cost.usd_per_million_tokens,
+        example=Example(
+            inputs={"usd_per_hour": 226.75 * 8 * 2, "tokens_per_s": 168e9 / 86_400},
+            value=87_072 / 168_000,
+            rel=2e-3,
+            source="DeepSeek, inference system overview (2025-03-01): 226.75 nodes of 8 at 2 USD, 87,072 USD a day, "
+            "168 billion output tokens a day",
+        ),
+    ),
+    Formula(
+        id="usd_per_request",
+        title="Cost of one request",
+        topic=COST,
+        result=Symbol(name="usd_per_request", latex="c_r", meaning="price of one request", unit="USD"),
+        template=r"\frac{${usd_per_hour}}{3600 \cdot ${rate_per_s}}",
+        parameters=named("usd_per_hour", "rate_per_s"),
+        function=cost.usd_per_request,
+        example=Example(
+            inputs={"usd_per_hour": 36.0, "rate_per_s": 10},
+            value=0.001,
+            rel=1e-9,
+            source="definition: 36,000 requests share 36 USD",
+        ),
+    ),
+)
