@@ -154,7 +154,8 @@ def replica_weight_bytes(inputs: Inputs) -> float:
     return float(weight_bytes(inputs.spec, scenario.quantization).stored)
 
 
-def _kv_dtype(scenario: Scenario) -> str:
+def kv_format(scenario: Scenario) -> str:
+    """The cache's format: 16 bit unless another was chosen."""
     return "bf16" if scenario.kv_dtype == "auto" else scenario.kv_dtype
 
 
@@ -170,7 +171,7 @@ def _answer_for(inputs: Inputs, layout: Layout) -> Answer:
         total_bytes_per_gpu=total,
         overhead_bytes_per_gpu=TEXTBOOK_OVERHEAD_SHARE * total,
         weight_bytes=weights,
-        kv_dtype=_kv_dtype(scenario),
+        kv_dtype=kv_format(scenario),
         kv_heads=kv_heads(inputs.spec),
         kv_bytes_per_gpu=scenario.kv_bytes_per_gpu,
         context_tokens=workload.input.mean_tokens + workload.output.mean_tokens,
@@ -244,7 +245,7 @@ def timing_of(inputs: Inputs, layout: Layout, weights: float) -> Timing:
         inputs.offer.accelerator,
         gpus=layout.gpus_per_replica,
         weight_bytes=weights,
-        kv_dtype=_kv_dtype(scenario),
+        kv_dtype=kv_format(scenario),
         mfu=scenario.mfu,
     )
 
@@ -354,7 +355,7 @@ def _format_changes(inputs: Inputs) -> tuple[Change, ...]:
         for name in ("fp8", "int8", "int4-g128")
         if inputs.scenario.quantization != name and weight_bytes(inputs.spec, name).stored < now
     ]
-    if _kv_dtype(inputs.scenario) == "bf16":
+    if kv_format(inputs.scenario) == "bf16":
         changes.append(Change(text="KV cache in fp8", settings=(("kv_dtype", "fp8"),)))
     return tuple(changes)
 

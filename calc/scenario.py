@@ -58,7 +58,7 @@ class Scenario:
     travels in files, never in a link. `device_memory_bytes` replaces the device's own total. `usd_per_gpu_hour` is the user's own price. Seconds, bytes, tokens, USD.
     """
 
-    model: str = "meta-llama/Llama-2-13b-chat-hf"
+    model: str = "meta-llama/Llama-2-13b-hf"
     revision: str = ""
     config_text: str = ""
     quantization: str = "auto"

@@ -1,0 +1,187 @@
+"""The CLI's JSON, as plain dictionaries: a stable contract that scripts rely on (DESIGN: fields may come, none may go).
+
+Every predicted time is {"low", "best", "high"} in seconds; bytes and tokens are integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from calc.answer import Answer, Inputs, answer, kv_format, replica_weight_bytes, timing_of
+from calc.levers import LeverEffect
+from calc.memory.kv import (
+    cross_bytes_per_encoder_token,
+    indexer_bytes_per_token,
+    kv_bytes_per_token,
+    sequence_bytes,
+    state_bytes_per_sequence,
+    state_elements,
+    windows,
+)
+from calc.model import ModelSpec
+from calc.parameters import count_parameters
+from calc.quantization import stored_bytes
+from calc.sizing import BLOCK_TOKENS
+from calc.verdict import Verdict, Wall
+
+Json = dict[str, Any]
+
+
+def model_json(spec: ModelSpec, *, context: int | None, kv_dtype: str, stored: int | None) -> Json:
+    """Verb `model`: parameters, stored bytes, cache and state. `stored`: the checkpoint's own bytes, where known."""
+    params = count_parameters(spec)
+    weights = stored_bytes(spec)
+    conv, recurrent = state_elements(spec)
+    lengths = sorted({n for n in (1024, 8192, 32768, 131072, context, spec.max_positions) if n})
+    return {
+        "model": spec.id,
+        "architecture": spec.architecture,
+        "params": {
+            "total": params.total,
+            "active": params.active,
+            "embedding": params.embedding,
+            "lm_head": params.lm_head,
+            "tied": params.tied,
+            "parts": params.parts,
+        },
+        "weight_bytes": {
+            "stored": weights.stored,
+            "by_format": weights.by_format,
+            "checkpoint": stored,
+        },
+        "kv": {
+            "bytes_per_token": kv_bytes_per_token(spec, kv_dtype),
+            "windows": [
+                {"layers": w.layers, "window": w.window, "bytes_per_token": w.bytes_per_token}
+                for w in windows(spec, kv_dtype)
+            ],
+            "indexer_bytes_per_token": indexer_bytes_per_token(spec, kv_dtype),
+            "cross_bytes_per_encoder_token": cross_bytes_per_encoder_token(spec, kv_dtype),
+            "state_bytes_per_sequence": state_bytes_per_sequence(spec),
+            "state_elements": {"conv": conv, "recurrent": recurrent},
+        },
+        "sequence_bytes": {str(n): sequence_bytes(spec, n, kv_dtype) for n in lengths},
+        "max_context": spec.max_positions,
+    }
+
+
+def fit_json(inputs: Inputs) -> Json:
+    """Verb `fit`: the textbook's ledger of one GPU and what the replica's cache holds."""
+    result = answer(inputs)
+    memory, scenario = result.memory, inputs.scenario
+    fits = result.verdict.wall not in (Wall.WEIGHT_MEMORY, Wall.KV_MEMORY)
+    length = scenario.max_model_len or inputs.spec.max_positions
+    dtype = kv_format(scenario)
+    needed = sequence_bytes(inputs.spec, length, dtype) if length else None
+    blocks = memory.tokens // BLOCK_TOKENS
+    return {
+        "fits": fits,
+        "verdict": (result.verdict if not fits else Verdict(fits=True)).as_json(),
+        "per_gpu": {
+            "total_bytes": round(memory.total_bytes_per_gpu),
+            "weights_bytes": round(memory.weight_bytes_per_gpu),
+            "activation_bytes": round(memory.overhead_bytes_per_gpu),
+            "non_torch_bytes": 0,
+            "graph_bytes": 0,
+            "kv_bytes": round(memory.kv_bytes_per_gpu),
+        },
+        "kv": {
+            "logical_bytes_per_token": kv_bytes_per_token(inputs.spec, dtype),
+            "block_size": BLOCK_TOKENS,
+            "num_blocks": blocks,
+            "tokens": memory.tokens,
+            "printed_tokens": blocks * BLOCK_TOKENS,
+            "max_concurrency": memory.kv_bytes / needed if needed else None,
+            "needed_bytes_for_max_len": needed,
+        },
+        "layout": result.layout.label,
+        "ranks": [],
+    }
+
+
+def step_json(inputs: Inputs, *, batch: int, context: int, prefill: int | None) -> Json:
+    """Verb `step`: one decode step, and one prefill where asked."""
+    scenario = inputs.scenario
+    layout = replace(scenario.layout, tp=scenario.tp or 1)
+    timing = timing_of(inputs, layout, replica_weight_bytes(inputs))
+    step = timing.decode_step(batch=batch, context_tokens=float(context))
+    record: Json = {
+        "decode": {
+            "s": step.step_s.as_json(),
+            "tokens_per_s": batch / float(step.step_s.best),
+            "bound": step.bound,
+            "terms": step.terms_s,
+        },
+        "prefill": None,
+        "operators": [],
+    }
+    if prefill is not None:
+        time = timing.prefill_s(tokens=float(prefill), cached_tokens=0.0)
+        record["prefill"] = {"s": time.as_json(), "tokens_per_s": prefill / float(time.best)}
+    return record
+
+
+def lever_json(effect: LeverEffect) -> Json:
+    """One lever of verb `plan`: what it sets, its kind, and the row after it."""
+    return {
+        "change": effect.lever.change.text,
+        "settings": dict(effect.lever.change.settings),
+        "kind": str(effect.lever.kind),
+        "gpus_saved": effect.gpus_saved,
+        "after": plan_json(effect.after),
+    }
+
+
+def plan_json(result: Answer) -> Json:
+    """One row of verb `plan`."""
+    layout, scenario = result.layout, result.inputs.scenario
+    row: Json = {
+        "gpu": result.inputs.offer.accelerator.id,
+        "gpus": result.gpus,
+        "layout": {
+            "label": layout.label,
+            "tp": layout.tp,
+            "pp": layout.pp,
+            "dp": layout.dp,
+            "ep": layout.ep,
+            "attention_dp": layout.attention_dp,
+        },
+        "quantization": scenario.quantization,
+        "kv_dtype": scenario.kv_dtype,
+        "engine": scenario.engine,
+        "fidelity": scenario.fidelity,
+        "verdict": result.verdict.as_json(),
+        "usd_per_hour": result.cost.usd_per_hour,
+        "usd_per_mtok_out": result.cost.usd_per_million_output,
+        "price_note": result.cost.note,
+        "assumptions": list(result.assumptions),
+        "memory": {
+            "weights_bytes_per_gpu": round(result.memory.weight_bytes_per_gpu),
+            "kv_bytes_per_gpu": round(result.memory.kv_bytes_per_gpu),
+            "kv_bytes_per_token": result.memory.kv_bytes_per_token,
+            "tokens": result.memory.tokens,
+        },
+    }
+    if result.sequences and result.decode and result.prefill and result.fleet:
+        row |= {
+            "replicas": result.fleet.replicas,
+            "batch": result.decode.batch,
+            "sequences": {
+                "paged": result.sequences.paged,
+                "reserved": result.sequences.reserved,
+                "by_tpot": result.sequences.by_tpot,
+            },
+            "binding_limit": result.sequences.binding,
+            "ttft_s": result.prefill.prefill_s.as_json(),
+            "tpot_s": result.decode.time.step_s.as_json(),
+            "e2e_s": result.fleet.e2e_s.as_json(),
+            "tokens_per_s": result.decode.tokens_per_s,
+            "rate_per_s": result.fleet.rate_per_s,
+            "active": result.fleet.active,
+            "prefill_busy": result.fleet.prefill_busy,
+            "decode_busy": result.fleet.decode_busy,
+            "busy": result.fleet.busy,
+            "utilization": result.fleet.utilization,
+        }
+    return row

@@ -1,0 +1,149 @@
+"""The command line is a contract: one JSON object, named exit codes, no network, never a traceback."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXTBOOK = ["textbook-13b", "--gpu", "a100-textbook"]
+
+
+@pytest.fixture
+def run(capsys):
+    def run_verb(*words):
+        code = cli.main([*map(str, words), "--json"])
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return code, json.loads(printed.out)
+
+    return run_verb
+
+
+@pytest.fixture(scope="module")
+def case(cases):
+    with (cases / "textbook.toml").open("rb") as file:
+        return {entry["id"]: entry for entry in tomllib.load(file)["case"]}
+
+
+@pytest.mark.reference
+def test_model_counts_qwen3_exactly(run, case):
+    code, record = run("model", "Qwen/Qwen3-0.6B")
+    assert code == 0
+    assert record["kv"]["bytes_per_token"] == case["kv-qwen3-0.6b"]["want"]
+    assert record["params"]["total"] == case["params-qwen3-0.6b"]["want"]
+    assert record["params"]["tied"] is True
+    assert record["sequence_bytes"]["1024"] == 1024 * case["kv-qwen3-0.6b"]["want"]
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(
+    ("model", "dtype", "name"),
+    [
+        ("textbook-13b", "bf16", "kv-llama2-13b"),
+        ("textbook-13b", "fp8", "kv-13b-fp8"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "bf16", "kv-llama3-70b"),
+        ("meta-llama/Meta-Llama-3.1-8B", "bf16", "kv-llama3-8b"),
+    ],
+)
+def test_kv_bytes_per_token(run, case, model, dtype, name):
+    assert run("model", model, "--kv-dtype", dtype)[1]["kv"]["bytes_per_token"] == case[name]["want"]
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("index", range(4))
+def test_decode_steps_of_the_textbook(run, case, index):
+    entry = case["step-13b-a100"]
+    batch = entry["in"]["batch"][index]
+    _, record = run("step", *TEXTBOOK, "--batch", batch, "--context", 640)
+    assert 1e3 * record["decode"]["s"]["best"] == pytest.approx(entry["want"]["step_ms"][index], rel=2e-3)
+    assert 1e3 * record["decode"]["terms"]["compute"] == pytest.approx(entry["want"]["compute_ms"][index], rel=2e-3)
+    assert record["decode"]["tokens_per_s"] == pytest.approx(entry["want"]["tokens_per_s"][index], rel=2e-3)
+
+
+@pytest.mark.reference
+def test_prefill_of_the_textbook(run, case):
+    _, record = run("step", *TEXTBOOK, "--prefill", 512, "--mfu", 0.5)
+    assert 1e3 * record["prefill"]["s"]["best"] == pytest.approx(
+        case["prefill-13b-a100"]["want"]["prefill_ms"], rel=1e-3
+    )
+
+
+@pytest.mark.reference
+def test_the_textbook_plan_buys_three(run, case):
+    words = ["--rate", 10, "--input", 512, "--output", 256, "--tpot", 0.05, "--kv-bytes-per-gpu", 50e9]
+    code, record = run("plan", *TEXTBOOK, *words)
+    plan, want = record["plans"][0], case["gpus-13b-a100"]["want"]
+    assert code == 0
+    assert plan["gpus"] == want["buy"]
+    assert plan["busy"] == pytest.approx(want["busy"], rel=2e-3)
+    assert plan["binding_limit"] == "kv memory"
+    assert plan["batch"] == case["capacity-13b-a100"]["want"]["paged"]
+    assert record["levers"]
+
+
+@pytest.mark.reference
+def test_the_example_8b_request_alone(run, case):
+    entry = case["request-example-8b"]["want"]
+    example = ["example-8b", "--gpu", "example-gpu"]
+    _, record = run("step", *example, "--batch", 1, "--context", 1, "--prefill", 2000, "--mfu", 1)
+    assert record["prefill"]["s"]["best"] == pytest.approx(entry["prefill_s"], rel=1e-6)
+    assert 1e3 * record["decode"]["s"]["best"] == pytest.approx(entry["tpot_ms"], rel=1e-4)
+
+
+def test_a_405b_model_on_a_small_card_is_infeasible_with_a_way_out(run):
+    code, record = run("fit", "meta-llama/Llama-3.3-70B-Instruct", "--gpu", "rtx-4060")
+    assert code == 3
+    assert record["fits"] is False
+    assert record["verdict"]["wall"] == "weight memory"
+    assert record["verdict"]["short_by"] > 100e9
+    assert record["verdict"]["nearest"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["model", "Shall I compare thee to a summer's day? Thou art more lovely"],
+        ["model", "no/such/thing/at/all"],
+        ["model", "/nowhere/config.json"],
+        ["fit", "Qwen/Qwen3-0.6B", "--gpu", "h1000"],
+        ["fit", "Qwen/Qwen3-0.6B"],
+        ["step", "Qwen/Qwen3-0.6B", "--gpu", "rtx-4090", "--batch", "-1"],
+        ["step", "Qwen/Qwen3-0.6B", "--gpu", "rtx-4090", "--batch", "1e400"],
+        ["step", "Qwen/Qwen3-0.6B", "--gpu", "rtx-4090", "--kv-dtype", "int3"],
+        ["plan", "Qwen/Qwen3-0.6B", "--rate", "nan", "--input", "1", "--output", "1"],
+        ["plan", "Qwen/Qwen3-0.6B", "--rate", "1", "--input", "1", "--output", "1", "--percentile", "100"],
+        ["sing"],
+        [],
+    ],
+)
+def test_bad_input_is_exit_2_or_4_and_one_json_object(run, words):
+    code, record = run(*words)
+    assert code in {2, 4}
+    assert record["error"]["message"]
+
+
+@pytest.mark.parametrize("rate", ["0", "1e6"])
+def test_no_traffic_and_absurd_traffic_have_answers(run, rate):
+    code, record = run("plan", *TEXTBOOK, "--rate", rate, "--input", 512, "--output", 256)
+    assert code == 0
+    assert record["plans"][0]["replicas"] >= 1
+
+
+@pytest.mark.parametrize("verb", [["--help"], ["model", "Qwen/Qwen3-0.6B"]])
+def test_heavy_modules_stay_out_of_help_and_model(verb):
+    code = (
+        "import sys, cli\n"
+        "try:\n    cli.main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numba', 'pandas', 'streamlit', 'plotly', 'huggingface_hub', 'torch', 'pynvml'}\n"
+        "print('heavy:', sorted(heavy & set(sys.modules)))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, *verb], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert run.stdout.splitlines()[-1] == "heavy: []"
