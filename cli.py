@@ -18,10 +18,9 @@ from calc.errors import InputError, RidgebeamError
 from calc.units import GIB
 
 if TYPE_CHECKING:
-    from presets.sources import ModelSource
-
     from calc.answer import Answer, Inputs
     from calc.scenario import Scenario
+    from presets.sources import ModelSource
 
 Verb = Callable[[argparse.Namespace], int]
 ROOT = Path(__file__).resolve().parent

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 
 from calc.accelerator import Accelerator
 from calc.answer import Inputs, Offer
+from calc.custom_accelerator import accelerator_from_json
+from calc.errors import InputError
 from calc.scenario import Scenario
-from presets import accelerators, prices, sources
+from presets import accelerators, sources
 
 
 def resolve(scenario: Scenario, *, token: str | None = None) -> Inputs:
-    """Everything that the scenario names, read: model, accelerator, price, and the priced catalogue.
+    """Everything that the scenario names, read: model, accelerator, price, and the catalogue to look for alternatives in.
 
     Raises SourceError where the model's source did not deliver, InputError where a name means nothing.
     """
@@ -24,7 +27,7 @@ def resolve(scenario: Scenario, *, token: str | None = None) -> Inputs:
         model_note=source.origin,
         stored_weight_bytes=source.checkpoint.stored_bytes if source.checkpoint else None,
         warnings=source.warnings,
-        catalogue=priced_catalogue(),
+        catalogue=catalogue(),
     )
 
 
@@ -38,24 +41,24 @@ def resolve_model(scenario: Scenario, *, token: str | None = None) -> sources.Mo
 def resolve_accelerator(scenario: Scenario) -> Accelerator:
     """The catalogue's accelerator, or the typed one that the scenario carries."""
     if scenario.gpu_json:
-        return accelerators.from_json(scenario.gpu_json)
+        return accelerator_from_json(_parsed(scenario.gpu_json))
     return accelerators.load(scenario.gpu)
 
 
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        raise InputError("gpu_json", text[:40], "it must be the JSON of a typed accelerator") from None
+
+
 def offer_of(accelerator: Accelerator, own_usd_per_gpu_hour: float | None = None) -> Offer:
-    """The accelerator with its price: the user's own, else the cheapest on-demand one of the dated snapshot."""
-    if own_usd_per_gpu_hour is not None:
-        return Offer(
-            accelerator=accelerator, usd_per_gpu_hour=own_usd_per_gpu_hour, price_note="your own price"
-        )
-    quote = prices.cheapest_on_demand(accelerator.id)
-    if quote is None:
-        return Offer(accelerator=accelerator)
-    return Offer(accelerator=accelerator, usd_per_gpu_hour=quote.usd_per_gpu_hour, price_note=quote.note)
+    """The accelerator with the user's own price, where one is given."""
+    note = "" if own_usd_per_gpu_hour is None else "your own price"
+    return Offer(accelerator=accelerator, usd_per_gpu_hour=own_usd_per_gpu_hour, price_note=note)
 
 
 @cache
-def priced_catalogue() -> tuple[Offer, ...]:
-    """Every accelerator that somebody lists a price for, cheapest first."""
-    offers = (offer_of(accelerators.load(gpu_id)) for gpu_id in prices.priced_ids())
-    return tuple(sorted(offers, key=lambda offer: offer.usd_per_gpu_hour or 0.0))
+def catalogue() -> tuple[Offer, ...]:
+    """Every accelerator of the catalogue that is sold."""
+    return tuple(offer_of(accelerator) for accelerator in accelerators.load_all())

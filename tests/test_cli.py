@@ -62,7 +62,9 @@ def test_decode_steps_of_the_textbook(run, case, index):
     batch = entry["in"]["batch"][index]
     _, record = run("step", *TEXTBOOK, "--batch", batch, "--context", 640)
     assert 1e3 * record["decode"]["s"]["best"] == pytest.approx(entry["want"]["step_ms"][index], rel=2e-3)
-    assert 1e3 * record["decode"]["terms"]["compute"] == pytest.approx(entry["want"]["compute_ms"][index], rel=2e-3)
+    assert 1e3 * record["decode"]["terms"]["compute"] == pytest.approx(
+        entry["want"]["compute_ms"][index], rel=2e-3
+    )
     assert record["decode"]["tokens_per_s"] == pytest.approx(entry["want"]["tokens_per_s"][index], rel=2e-3)
 
 
