@@ -267,14 +267,12 @@ def _read_model(arguments: argparse.Namespace) -> ModelSource:
 
 
 def _model(arguments: argparse.Namespace) -> int:
-    from calc import contract
     from calc import format as fmt
+    from calc.model_contract import model_json
 
     source = _read_model(arguments)
     stored = source.checkpoint.stored_bytes if source.checkpoint else None
-    record = contract.model_json(
-        source.spec, context=arguments.context, kv_dtype=arguments.kv_dtype, stored=stored
-    )
+    record = model_json(source.spec, context=arguments.context, kv_dtype=arguments.kv_dtype, stored=stored)
     lines = [
         f"{record['model']}  ({record['architecture']})  {source.origin}",
         f"parameters    {fmt.count(record['params']['total'])}, active {fmt.count(record['params']['active'])}",

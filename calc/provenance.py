@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-
 from calc.errors import InputError
 
 
@@ -29,6 +27,11 @@ def weakest(*kinds: Provenance) -> Provenance:
     return max(kinds, key=_WEAKNESS.__getitem__)
 
 
+def _everywhere(holds: Any) -> bool:
+    """Whether a comparison holds; of arrays: in every element. Without importing numpy, so that the CLI starts fast."""
+    return bool(holds if isinstance(holds, bool) else holds.all())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """A predicted quantity with its range: `low <= best <= high`, in the unit that the owner's name states.
@@ -42,7 +45,7 @@ class Estimate:
     provenance: Provenance
 
     def __post_init__(self) -> None:
-        if not (np.all(self.low <= self.best) and np.all(self.best <= self.high)):
+        if not (_everywhere(self.low <= self.best) and _everywhere(self.best <= self.high)):
             raise InputError("estimate", (self.low, self.best, self.high), "low <= best <= high must hold")
 
     @classmethod

@@ -60,5 +60,5 @@ def offer_of(accelerator: Accelerator, own_usd_per_gpu_hour: float | None = None
 
 @cache
 def catalogue() -> tuple[Offer, ...]:
-    """Every accelerator of the catalogue that is sold."""
-    return tuple(offer_of(accelerator) for accelerator in accelerators.load_all())
+    """Every real accelerator of the catalogue; the textbook's made-up ones are asked for by name only."""
+    return tuple(offer_of(a) for a in accelerators.load_all() if a.vendor != "Textbook")
