@@ -61,8 +61,7 @@ class RepoInfo:
 def endpoint_in_use() -> str:
     """HF_ENDPOINT as it is now, or the public hub; http or https only."""
     endpoint = os.environ.get("HF_ENDPOINT", "").strip().rstrip("/") or DEFAULT_HUB
-    url = urlsplit(endpoint)
-    if url.scheme not in ("http", "https") or not url.hostname or url.username or url.query or url.fragment:
+    if _joined(endpoint, "") is None or set(endpoint) & set("@?# "):
         raise InputError(
             "HF_ENDPOINT", endpoint, "it must be the http(s) URL of a hub, without user or query"
         )
@@ -191,10 +190,10 @@ class HubClient:
 
     def _redirected(self, url: str, location: str, asked: Asked) -> str:
         """Where a redirect leads, if it may be followed."""
-        target = urljoin(url, location)
-        parts = urlsplit(target)
-        if parts.scheme not in ("http", "https") or not parts.hostname or not _has_port(target):
+        target = _joined(url, location)
+        if target is None:
             raise hub_faults.redirects(asked, "to something that is no web address")
+        parts = urlsplit(target)
         if urlsplit(url).scheme == "https" and parts.scheme == "http":
             raise hub_faults.redirects(asked, "from an encrypted to an open connection")
         if _is_internal(parts.hostname) and not _is_internal(urlsplit(self.endpoint).hostname or ""):
@@ -313,13 +312,14 @@ def _origin(url: str) -> tuple[str, str, int]:
     )
 
 
-def _has_port(url: str) -> bool:
-    """False where what stands in a port's place is none."""
+def _joined(url: str, location: str) -> str | None:
+    """The address that `location` means at `url`, or None where it is no web address."""
     try:
-        _origin(url)
-    except ValueError:
-        return False
-    return True
+        target = urljoin(url, location)
+        scheme, host, _ = _origin(target)
+    except ValueError:  # brackets that do not match, a port that is no number
+        return None
+    return target if scheme in ("http", "https") and host else None
 
 
 def _is_internal(host: str) -> bool:

@@ -133,12 +133,15 @@ def parse_reference(source: str) -> HubReference:
 
 def _hub_hosts() -> tuple[str, ...]:
     """Hosts whose URLs we take an id from: the public hub's, and the one that HF_ENDPOINT names."""
-    own = urlsplit(os.environ.get("HF_ENDPOINT", "")).netloc.lower()
+    own = os.environ.get("HF_ENDPOINT", "").rpartition("://")[2].partition("/")[0].lower()
     return (*HUB_HOSTS, own) if own else HUB_HOSTS
 
 
 def _from_url(text: str) -> HubReference:
-    url = urlsplit(text if "://" in text else f"https://{text}")
+    try:
+        url = urlsplit(text if "://" in text else f"https://{text}")
+    except ValueError:
+        raise InputError("model", text, _ACCEPTED, next_step=_NEXT) from None
     host = url.netloc.rpartition("@")[2].lower()
     if url.scheme == "hf":  # hf://owner/name/...
         parts = [url.netloc, *url.path.split("/")]

@@ -16,11 +16,11 @@ def running_hub():
 
 @pytest.fixture
 def hub_server(running_hub, monkeypatch, tmp_path):
-    """The server as the client's endpoint, empty, with short time limits and a cache of its own."""
+    """The server as the client's endpoint, empty, and a cache of its own."""
     running_hub.reset()
     monkeypatch.setenv("HF_ENDPOINT", running_hub.url)
     monkeypatch.setenv("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setattr(hub, "CACHE", HubCache(folder=tmp_path / "cache"))
-    monkeypatch.setattr(hub, "LIMITS", Limits(connect_s=2.0, read_s=0.5, total_s=1.0, redirects=4))
+    monkeypatch.setattr(hub, "LIMITS", Limits(connect_s=5.0, read_s=10.0, total_s=20.0, redirects=4))
     return running_hub

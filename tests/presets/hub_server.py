@@ -43,14 +43,20 @@ class Request:
     range: str | None
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """Clients that give up on purpose leave broken connections; nothing to report."""
+
+
 class HubServer:
     """`url` is the endpoint; `other_url` is the same server under another origin (another port)."""
 
     def __enter__(self):
         self.reset()
-        self.servers = [ThreadingHTTPServer(("127.0.0.1", 0), _handler(self)) for _ in range(2)]
+        self.servers = [_Server(("127.0.0.1", 0), _handler(self)) for _ in range(2)]
         for server in self.servers:
-            server.daemon_threads = True
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return self
 

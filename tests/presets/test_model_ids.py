@@ -94,6 +94,8 @@ def test_revisions_files_and_quantisations_are_read_from_the_paste(pasted, expec
         "https://huggingface.co.evil.example/Qwen/Qwen3-0.6B",
         "http://169.254.169.254/latest/meta-data",
         "file:///etc/passwd",
+        "http://[broken/x",
+        "https://huggingface.co]/x",
         "ftp://huggingface.co/Qwen/Qwen3-0.6B",
         "datasets/squad/plain",
         "https://huggingface.co/datasets/rajpurkar/squad",
@@ -117,7 +119,16 @@ def test_the_host_of_hf_endpoint_is_understood_too(monkeypatch):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text(max_size=120))
+@given(
+    st.text(max_size=120)
+    | st.builds(
+        "{}{}".format,
+        st.sampled_from(
+            ["https://huggingface.co/", "http://", "hf.co/", "hf://", "a/b@", "a/b:", "a/b/tree/"]
+        ),
+        st.text("aZ0._-/@:%[]?#. \n", max_size=40),
+    )
+)
 def test_nothing_but_strict_patterns_ever_comes_out(text):
     try:
         reference = parse_reference(text)
