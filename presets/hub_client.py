@@ -196,7 +196,7 @@ class HubClient:
         parts = urlsplit(target)
         if urlsplit(url).scheme == "https" and parts.scheme == "http":
             raise hub_faults.redirects(asked, "from an encrypted to an open connection")
-        if _is_internal(parts.hostname) and not _is_internal(urlsplit(self.endpoint).hostname or ""):
+        if _is_internal(parts.hostname or "") and not _is_internal(urlsplit(self.endpoint).hostname or ""):
             raise hub_faults.redirects(asked, "to an address inside this network")
         return target
 

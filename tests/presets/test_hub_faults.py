@@ -29,37 +29,37 @@ def failure(source, **settings):
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "message", "step"),
+    ("fault", "kind", "said"),
     [
-        ("status:429", SourceFault.RATE_LIMITED, "too many requests", "Try again in a few minutes"),
-        ("status:500", SourceFault.SERVER, "answered 500", "Try again in a minute"),
-        ("status:503", SourceFault.SERVER, "answered 503", "Try again in a minute"),
-        ("status:418", SourceFault.SERVER, "answered 418", "Check the id"),
-        ("status:451", SourceFault.NOT_FOUND, "legal reasons", "another model"),
-        ("status:403", SourceFault.GATED, "without a token (403)", "Set HF_TOKEN"),
-        ("status:401", SourceFault.NOT_FOUND, "no public model me/model", "Check the spelling"),
-        ("silent", SourceFault.TIMEOUT, "took too long to send config.json of me/model", "Try again"),
-        ("drip", SourceFault.TIMEOUT, "took too long", "Try again"),
-        ("reset", SourceFault.UNREADABLE, "broke off", "Try again"),
-        ("garbage", SourceFault.UNREADABLE, "broke off", "Try again"),
-        ("truncated", SourceFault.UNREADABLE, "broke off while sending config.json", "Try again"),
-        ("cut-json", SourceFault.NOT_JSON, "not valid JSON (line 1)", "another revision"),
-        ("text", SourceFault.NOT_JSON, "not valid JSON", "another revision"),
-        ("list", SourceFault.NOT_JSON, "an object was expected", "another revision"),
-        ("html", SourceFault.NOT_JSON, "web page instead of config.json", "HF_ENDPOINT"),
-        ("declares-too-much", SourceFault.TOO_LARGE, "larger than 4 MiB", "check the id"),
-        ("endless", SourceFault.TOO_LARGE, "larger than 4 MiB", "check the id"),
-        ("loop", SourceFault.REDIRECTS, "around in a circle (4 redirects)", "HF_ENDPOINT"),
+        ("status:429", SourceFault.RATE_LIMITED, ("too many requests", "Try again in a few minutes")),
+        ("status:500", SourceFault.SERVER, ("answered 500", "Try again in a minute")),
+        ("status:503", SourceFault.SERVER, ("answered 503", "Try again in a minute")),
+        ("status:418", SourceFault.SERVER, ("answered 418", "Check the id")),
+        ("status:451", SourceFault.NOT_FOUND, ("legal reasons", "another model")),
+        ("status:403", SourceFault.GATED, ("without a token (403)", "Set HF_TOKEN")),
+        ("status:401", SourceFault.NOT_FOUND, ("no public model me/model", "Check the spelling")),
+        ("silent", SourceFault.TIMEOUT, ("took too long to send config.json of me/model", "Try again")),
+        ("drip", SourceFault.TIMEOUT, ("took too long", "Try again")),
+        ("reset", SourceFault.UNREADABLE, ("broke off", "Try again")),
+        ("garbage", SourceFault.UNREADABLE, ("broke off", "Try again")),
+        ("truncated", SourceFault.UNREADABLE, ("broke off while sending config.json", "Try again")),
+        ("cut-json", SourceFault.NOT_JSON, ("not valid JSON (line 1)", "another revision")),
+        ("text", SourceFault.NOT_JSON, ("not valid JSON", "another revision")),
+        ("list", SourceFault.NOT_JSON, ("an object was expected", "another revision")),
+        ("html", SourceFault.NOT_JSON, ("web page instead of config.json", "HF_ENDPOINT")),
+        ("declares-too-much", SourceFault.TOO_LARGE, ("larger than 4 MiB", "check the id")),
+        ("endless", SourceFault.TOO_LARGE, ("larger than 4 MiB", "check the id")),
+        ("loop", SourceFault.REDIRECTS, ("around in a circle (4 redirects)", "HF_ENDPOINT")),
     ],
 )
-def test_each_fault_has_its_message_and_next_step(hub_server, monkeypatch, fault, kind, message, step):
+def test_each_fault_has_its_message_and_next_step(hub_server, monkeypatch, fault, kind, said):
     if kind is SourceFault.TIMEOUT:
         monkeypatch.setattr(hub, "LIMITS", Limits(read_s=0.3, total_s=0.6))
     hub_server.add("me/model", fault=fault).put("config.json", QWEN3)
     error = failure("me/model")
     assert error.fault is kind
-    assert message in error.message
-    assert step in error.next_step
+    assert said[0] in error.message
+    assert said[1] in error.next_step
 
 
 @pytest.mark.parametrize(

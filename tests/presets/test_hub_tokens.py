@@ -85,9 +85,7 @@ def test_a_redirect_within_the_hub_carries_the_token(hub_server):
     "fault",
     ["", "status:403", "status:429", "status:500", "silent", "truncated", "html", "loop", "reset", "text"],
 )
-def test_no_url_log_error_key_or_file_holds_the_token(
-    gated, hub_server, caplog, fault, tmp_path, monkeypatch
-):
+def test_no_url_log_error_key_or_file_holds_the_token(gated, hub_server, caplog, fault, monkeypatch):
     if fault == "silent":
         monkeypatch.setattr(hub, "LIMITS", Limits(read_s=0.3, total_s=0.6))
     gated.fault = fault
@@ -102,7 +100,7 @@ def test_no_url_log_error_key_or_file_holds_the_token(
     seen += [record.getMessage() for record in caplog.records]
     seen += [str(error), repr(error), repr(error.__reduce__()) if error else ""]
     seen += [repr(key) for key in hub.CACHE._memory]
-    seen += [file.read_text() for file in tmp_path.rglob("*") if file.is_file()]
+    seen += [file.read_text() for file in hub.CACHE.folder.rglob("*") if file.is_file()]
     seen.append(repr(HubClient(endpoint=hub_server.url, token=TOKEN)))
     assert not [text for text in seen if TOKEN in text or TOKEN[3:] in text]
     assert error is None or error.__suppress_context__ or error.__context__ is None
