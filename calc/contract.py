@@ -6,6 +6,7 @@ Every predicted time is {"low", "best", "high"} in seconds; bytes and tokens are
 from __future__ import annotations
 
 from dataclasses import replace
+from math import expm1, isfinite
 from typing import Any
 
 from calc.answer import Answer, Inputs, answer, kv_format, replica_weight_bytes, timing_of
@@ -14,6 +15,8 @@ from calc.memory.kv import (
     kv_bytes_per_token,
     sequence_bytes,
 )
+from calc.provenance import Estimate, Provenance
+from calc.queueing import closed_forms
 from calc.sizing import BLOCK_TOKENS
 from calc.verdict import Verdict, Wall
 
@@ -139,3 +142,35 @@ def plan_json(result: Answer) -> Json:
             "utilization": result.fleet.utilization,
         }
     return row
+
+
+MEAN_AS_PERCENTILE = 100.0 * -expm1(-1.0)
+"""The percentile at which an exponential time equals its mean: 1 - 1/e."""
+
+
+def endpoint_json(*, rate_per_s: float, service_s: float, limit_s: float, percentile: float | None) -> Json:
+    """Verb `plan --service-s`: replicas of an endpoint that serves one request at a time (M/M/1, random routing)."""
+    measure = MEAN_AS_PERCENTILE if percentile is None else percentile
+    name = "mean" if percentile is None else f"p{percentile:g}"
+    replicas = float(
+        closed_forms.mm1_replicas_for(
+            arrivals_per_s=rate_per_s, service_s=service_s, percentile=measure, limit_s=limit_s
+        )
+    )
+    if not isfinite(replicas):
+        why = f"even an idle replica of {service_s:g} s misses {name} {limit_s:g} s"
+        return {"plans": [], "levers": [], "rejected": [{"why": why, "count": 1}]}
+    busy = float(closed_forms.utilisation(arrivals_per_s=rate_per_s, service_s=service_s, servers=replicas))
+    mean_s = float(closed_forms.mm1_mean_time_s(utilisation=busy, service_s=service_s))
+    reached_s = float(
+        closed_forms.mm1_time_quantile_s(percentile=measure, utilisation=busy, service_s=service_s)
+    )
+    plan: Json = {
+        "replicas": round(replicas),
+        "utilization": busy,
+        "mean_s": mean_s,
+        "measure": name,
+        "e2e_s": Estimate.exactly(reached_s, Provenance.ASSUMED).as_json(),
+        "binding_limit": "end to end",
+    }
+    return {"plans": [plan], "levers": [], "rejected": []}

@@ -1,0 +1,9 @@
+"""The verbs of the command line, one file each: `add(verbs)` declares it, `run(arguments)` does it.
+
+Adding a verb means adding a file and its name in `VERBS`. Calculators are imported when a verb runs, so that --help
+stays quick.
+"""
+
+from commands import app, fit, formula, model, plan, step
+
+VERBS = (model, fit, step, plan, formula, app)

@@ -1,0 +1,35 @@
+"""`ridgebeam app`: serve the web app in the foreground, on this machine only."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from commands.arguments import OK, verb
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def add(verbs: Any) -> None:
+    parser = verb(verbs, "app", run, "open the web app on 127.0.0.1")
+    parser.add_argument("--port", type=int, default=8501)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    command = [
+        sys.executable,
+        "-m",
+        "streamlit",
+        "run",
+        str(ROOT / "app.py"),
+        "--server.address",
+        "127.0.0.1",
+    ]
+    command += ["--server.port", str(arguments.port)]
+    try:
+        return subprocess.run(command, cwd=ROOT, check=False).returncode  # noqa: S603 - our own argv, no shell
+    except KeyboardInterrupt:
+        return OK

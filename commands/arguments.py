@@ -1,0 +1,167 @@
+"""Arguments that several verbs share, and the scenario and inputs that they describe."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from calc.units import GIB
+
+if TYPE_CHECKING:
+    from calc.answer import Inputs
+    from calc.scenario import Scenario
+
+Verb = Callable[[argparse.Namespace], int]
+OK, BAD_INPUT, INFEASIBLE = 0, 2, 3
+
+
+def verb(verbs: Any, name: str, run: Verb, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
+    parser.set_defaults(run=run)
+    if name != "app":
+        parser.add_argument("--json", action="store_true", help="print exactly one JSON object")
+    return parser
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source", metavar="SOURCE", help="hub id, preset id, config.json, folder, or .gguf file"
+    )
+    parser.add_argument("--revision", default="", help="branch, tag or commit on the hub")
+
+
+def add_layout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--gpus", type=tokens, help="GPUs per replica, by tensor parallelism (same as --tp)")
+    for name in ("tp", "pp", "dp", "ep", "attention-dp", "nodes"):
+        parser.add_argument(f"--{name}", type=tokens)
+
+
+def add_hardware(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--gpu", required=True, metavar="ID")
+    add_layout(parser)
+
+
+def add_formats(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--quantization", default="auto", help="weight format; default: as the checkpoint is stored"
+    )
+    parser.add_argument("--kv-dtype", default="auto", help="KV cache format; default: 16 bit")
+    parser.add_argument("--engine", default="vllm")
+    parser.add_argument("--engine-version", default="")
+    parser.add_argument("--memory-utilization", type=positive)
+
+
+def add_traffic(parser: argparse.ArgumentParser) -> None:
+    traffic = parser.add_mutually_exclusive_group(required=True)
+    traffic.add_argument("--rate", type=not_negative, help="requests per second")
+    traffic.add_argument("--concurrency", type=tokens, help="users who each wait for their answer")
+    parser.add_argument("--arrival-cv", type=not_negative, default=1.0)
+    parser.add_argument("--input", "--isl", type=tokens, help="mean prompt tokens")
+    parser.add_argument("--output", "--osl", type=tokens, help="mean output tokens")
+    parser.add_argument("--prefix-share", type=not_negative, default=0.0)
+    parser.add_argument("--ttft", type=positive, metavar="S")
+    parser.add_argument("--tpot", type=positive, metavar="S")
+    parser.add_argument("--e2e", type=positive, metavar="S")
+    parser.add_argument("--percentile", type=positive, metavar="P", help="default: targets are means")
+    parser.add_argument("--headroom", type=not_negative, default=0.3)
+
+
+def add_fidelity(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fidelity", default="textbook", choices=("textbook", "roofline", "expected"))
+    parser.add_argument(
+        "--mfu", type=positive, default=0.5, help="share of the peak that a textbook prefill reaches"
+    )
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def positive(text: str) -> float:
+    value = number(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} must be a positive number")
+    return value
+
+
+def not_negative(text: str) -> float:
+    value = number(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} must be 0 or more")
+    return value
+
+
+def tokens(text: str) -> int:
+    value = positive(text)
+    if value != int(value):
+        raise argparse.ArgumentTypeError(f"{text} must be a whole number")
+    return int(value)
+
+
+def scenario(arguments: argparse.Namespace, *, gpu: str) -> Scenario:
+    """The scenario that the arguments describe; what a verb has no argument for keeps a neutral value."""
+    from calc.scenario import Scenario
+
+    given = vars(arguments)
+    scenario = Scenario(
+        model=arguments.source,
+        revision=arguments.revision,
+        gpu=gpu,
+        quantization=given.get("quantization", "auto"),
+        kv_dtype=given.get("kv_dtype", "auto"),
+        engine=given.get("engine", "vllm"),
+        engine_version=given.get("engine_version", ""),
+        tp=given.get("tp") or given.get("gpus") or 0,
+        pp=given.get("pp") or 1,
+        dp=given.get("dp") or 1,
+        ep=given.get("ep") or 0,
+        attention_dp=given.get("attention_dp") or 1,
+        nodes=given.get("nodes") or 1,
+        memory_utilization=given.get("memory_utilization"),
+        max_model_len=given.get("max_model_len"),
+        max_seqs=given.get("max_seqs"),
+        kv_bytes_per_gpu=given.get("kv_bytes_per_gpu"),
+        paged=not given.get("no_paging", False),
+        usd_per_gpu_hour=given.get("usd_per_gpu_hour"),
+        fidelity=given.get("fidelity", "textbook"),
+        mfu=given.get("mfu", 0.5),
+        tpot_s=None,
+    )
+    if given.get("device_memory_gib"):
+        scenario = replace(scenario, device_memory_bytes=given["device_memory_gib"] * GIB)
+    if given.get("available_kv_gib"):
+        scenario = replace(scenario, kv_bytes_per_gpu=given["available_kv_gib"] * GIB)
+    if "rate" not in given:
+        return scenario
+    closed = arguments.concurrency is not None
+    return replace(
+        scenario,
+        traffic="users" if closed else "rate",
+        users=arguments.concurrency if closed else scenario.users,
+        rate_per_s=scenario.rate_per_s if closed else arguments.rate,
+        arrival_cv=arguments.arrival_cv,
+        input_tokens=float(arguments.input),
+        output_tokens=float(arguments.output),
+        prefix_share=arguments.prefix_share,
+        ttft_s=arguments.ttft,
+        tpot_s=arguments.tpot,
+        e2e_s=arguments.e2e,
+        percentile=arguments.percentile,
+        headroom=arguments.headroom,
+    )
+
+
+def inputs(arguments: argparse.Namespace, *, gpu: str) -> Inputs:
+    from presets.resolve import resolve
+
+    return resolve(scenario(arguments, gpu=gpu))
+
+
+def emit(arguments: argparse.Namespace, record: dict[str, Any], lines: list[str]) -> None:
+    print(json.dumps(record) if arguments.json else "\n".join(lines))

@@ -1,0 +1,128 @@
+"""`ridgebeam plan`: which GPUs, how many, what users feel, what it costs, what limits it."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from calc.errors import InputError
+from commands.arguments import (
+    INFEASIBLE,
+    OK,
+    add_fidelity,
+    add_formats,
+    add_layout,
+    add_traffic,
+    emit,
+    inputs,
+    not_negative,
+    positive,
+    tokens,
+    verb,
+)
+
+if TYPE_CHECKING:
+    from calc.answer import Answer, Inputs
+
+
+def add(verbs: Any) -> None:
+    parser = verb(verbs, "plan", run, "which GPUs, how many, what users feel, what it costs")
+    parser.add_argument(
+        "source", metavar="SOURCE", nargs="?", help="as for model; not needed with --service-s"
+    )
+    parser.add_argument("--revision", default="")
+    parser.add_argument(
+        "--gpu", action="append", metavar="ID", help="repeat to compare; default: the catalogue"
+    )
+    add_layout(parser)
+    add_formats(parser)
+    add_traffic(parser)
+    parser.add_argument(
+        "--kv-bytes-per-gpu", type=positive, help="room for the cache, instead of what is left"
+    )
+    parser.add_argument("--device-memory-gib", type=positive)
+    parser.add_argument("--no-paging", action="store_true", help="reserve --max-model-len for every sequence")
+    parser.add_argument("--max-model-len", type=tokens)
+    parser.add_argument("--max-seqs", type=tokens)
+    parser.add_argument("--usd-per-gpu-hour", type=not_negative, help="your own price")
+    parser.add_argument("--top", type=tokens, default=5)
+    parser.add_argument(
+        "--service-s",
+        type=positive,
+        metavar="S",
+        help="an endpoint that serves one request at a time, each taking S seconds on average: how many replicas",
+    )
+    add_fidelity(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from calc import contract
+    from calc.answer import headline
+    from calc.levers import lever_effects
+    from calc.plan import rank
+
+    if arguments.service_s is not None:
+        return _endpoint(arguments)
+    if arguments.source is None or arguments.input is None or arguments.output is None:
+        raise InputError("plan", "no model or lengths", "a plan needs SOURCE, --input and --output")
+    question, offers = _question(arguments)
+    ranking = rank(question, offers)
+    shown = list(ranking.plans[: arguments.top])
+    record: dict[str, Any] = {
+        "plans": [contract.plan_json(result) for result in shown],
+        "levers": [contract.lever_json(effect) for effect in lever_effects(shown[0])] if shown else [],
+        "rejected": [{"why": why, "count": count} for why, count in ranking.rejected],
+    }
+    if not shown:
+        shown = _nearest_failures(question, ranking.failed)
+        record["nearest"] = [contract.plan_json(result) for result in shown]
+    lines = [headline(result) for result in shown]
+    lines += [f"rejected: {count} x {why}" for why, count in ranking.rejected]
+    emit(arguments, record, lines)
+    return OK if ranking.plans else INFEASIBLE
+
+
+def _question(arguments: argparse.Namespace) -> tuple[Inputs, tuple[Any, ...]]:
+    """The scenario's inputs and the accelerators to rank: those named, else the whole catalogue."""
+    from presets import accelerators
+    from presets.resolve import offer_of
+
+    named = [accelerators.load(gpu) for gpu in arguments.gpu or ()]
+    question = inputs(arguments, gpu=named[0].id if named else "a100-sxm4-80gb")
+    own = arguments.usd_per_gpu_hour
+    return question, tuple(offer_of(gpu, own) for gpu in named) or question.catalogue
+
+
+def _nearest_failures(question: Inputs, failed: tuple[Answer, ...]) -> list[Answer]:
+    """The failures that came nearest, each with the changes that would make it work."""
+    from calc.answer import nearest_changes
+
+    nearest = []
+    for result in sorted(failed, key=lambda result: result.verdict.short_by)[:3]:
+        changes = nearest_changes(replace(result.inputs, catalogue=question.catalogue), result)
+        nearest.append(replace(result, verdict=replace(result.verdict, nearest=changes)))
+    return nearest
+
+
+def _endpoint(arguments: argparse.Namespace) -> int:
+    """Replicas of an endpoint that serves one request at a time, by M/M/1 with random routing."""
+    from calc import format as fmt
+    from calc.contract import endpoint_json
+
+    if arguments.rate is None or arguments.e2e is None:
+        raise InputError("plan", "no --rate or no --e2e", "--service-s needs --rate and the target --e2e")
+    record = endpoint_json(
+        rate_per_s=arguments.rate,
+        service_s=arguments.service_s,
+        limit_s=arguments.e2e,
+        percentile=arguments.percentile,
+    )
+    if not record["plans"]:
+        emit(arguments, record, [f"Does not work: {record['rejected'][0]['why']}."])
+        return INFEASIBLE
+    plan = record["plans"][0]
+    replicas, busy = fmt.plural(plan["replicas"], "replica"), fmt.percent(plan["utilization"])
+    reached = f"{plan['measure']} {fmt.seconds(plan['e2e_s']['best'])}"
+    emit(arguments, record, [f"{replicas}, {busy} busy: mean {fmt.seconds(plan['mean_s'])}, {reached}"])
+    return OK
