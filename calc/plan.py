@@ -10,6 +10,9 @@ from calc.answer import Answer, Inputs, Offer, answer
 from calc.errors import MissingSpec
 
 
+UNPUBLISHED = "a number that the question needs is not published"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
     """Plans that work, cheapest first (unpriced ones after every priced one), and why the others do not."""
@@ -22,8 +25,7 @@ class Ranking:
 def rank(inputs: Inputs, offers: tuple[Offer, ...]) -> Ranking:
     """Answer the scenario on every offer and rank what works.
 
-    An accelerator without a needed number is rejected with the sentence that names it; nothing is ranked by a price
-    that is not known.
+    An accelerator without a needed number is rejected as such; nothing is ranked by a price that is not known.
     """
     plans: list[Answer] = []
     failed: list[Answer] = []
@@ -32,8 +34,8 @@ def rank(inputs: Inputs, offers: tuple[Offer, ...]) -> Ranking:
         scenario = replace(inputs.scenario, gpu=offer.accelerator.id, gpu_json="")
         try:
             result = answer(replace(inputs, offer=offer, scenario=scenario, catalogue=()))
-        except MissingSpec as error:
-            why[error.message] += 1
+        except MissingSpec:
+            why[UNPUBLISHED] += 1
             continue
         if result.verdict.fits:
             plans.append(result)

@@ -123,7 +123,7 @@ class Scenario:
         if self.device_memory_bytes is not None:
             _within("device_memory_bytes", self.device_memory_bytes, 1, 1e15)
         if self.usd_per_gpu_hour is not None:
-            _within("usd_per_gpu_hour", self.usd_per_gpu_hour, 0, 1e6)
+            _within("usd_per_gpu_hour", self.usd_per_gpu_hour, 0.001, 1000)
         _ = (self.workload, self.slo, self.layout)  # their own checks
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from functools import cache
 
@@ -10,7 +11,7 @@ from calc.answer import Inputs, Offer
 from calc.custom_accelerator import accelerator_from_json
 from calc.errors import InputError
 from calc.scenario import Scenario
-from presets import accelerators, sources
+from presets import accelerators, prices, sources
 
 
 def resolve(scenario: Scenario, *, token: str | None = None) -> Inputs:
@@ -53,9 +54,17 @@ def _parsed(text: str) -> object:
 
 
 def offer_of(accelerator: Accelerator, own_usd_per_gpu_hour: float | None = None) -> Offer:
-    """The accelerator with the user's own price, where one is given."""
-    note = "" if own_usd_per_gpu_hour is None else "your own price"
-    return Offer(accelerator=accelerator, usd_per_gpu_hour=own_usd_per_gpu_hour, price_note=note)
+    """The accelerator with its price: the user's own, else the cheapest on-demand one of the dated snapshot."""
+    if own_usd_per_gpu_hour is None and accelerator.id not in accelerators.all_ids():
+        return Offer(accelerator=accelerator)  # typed, sliced or made up: nobody lists it
+    price = prices.price_of(accelerator.id, own_usd_per_gpu_hour=own_usd_per_gpu_hour)
+    if price is None:
+        return Offer(accelerator=accelerator)
+    return Offer(
+        accelerator=accelerator,
+        usd_per_gpu_hour=price.usd_per_gpu_hour,
+        price_note=price.words(dt.datetime.now(tz=dt.UTC).date()),
+    )
 
 
 @cache
