@@ -9,7 +9,6 @@ from math import inf
 from calc.answer import Answer, Inputs, Offer, answer
 from calc.errors import MissingSpec
 
-
 UNPUBLISHED = "a number that the question needs is not published"
 
 
