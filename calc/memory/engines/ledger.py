@@ -1,0 +1,95 @@
+"""What a ledger is: memory of each GPU line by line, the KV pool that is left, and whether the engine would start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from calc.memory.engines.settings import Engine
+from calc.provenance import Estimate
+from calc.verdict import Verdict
+
+
+class LineKind(StrEnum):
+    """What a line of the ledger pays for."""
+
+    WEIGHTS = "weights"
+    ACTIVATION = "activation"
+    NON_TORCH = "non-torch"
+    GRAPHS = "cuda graphs"
+    STATES = "recurrent states"
+    KV = "kv pool"
+    RESERVE = "reserve"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line: bytes with range and provenance, and where they come from in words.
+
+    `counted`: subtracted before the pool is sized. A line that is not counted is paid from what the engine leaves free.
+    """
+
+    kind: LineKind
+    bytes: Estimate
+    note: str = ""
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankLedger:
+    """The memory of one GPU; `gpus` of them look the same. `budget` is what the engine may use of `total`."""
+
+    label: str
+    gpus: int
+    total: Estimate
+    budget: Estimate
+    lines: tuple[Line, ...]
+    kv: Estimate
+    left: Estimate
+
+    def bytes_of(self, kind: LineKind) -> float:
+        """Best estimate of one kind of line, in bytes."""
+        return float(sum(line.bytes.best for line in self.lines if line.kind is kind))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvNumbers:
+    """The KV pool three times over, and what it serves.
+
+    logical_bytes_per_token: what the mathematics stores for one more token of a long sequence, whole model, bytes.
+    reserved_bytes: what the pools of all GPUs of one replica allocate. printed_tokens: what the engine's log says;
+    tokens: what can be used at the longest length. `longest_length`: of one sequence, at most max_model_len.
+    """
+
+    logical_bytes_per_token: int
+    reserved_bytes: float
+    block_size: int
+    block_bytes: int
+    num_blocks: int
+    tokens: int
+    printed_tokens: int
+    max_model_len: int
+    max_concurrency: float
+    needed_bytes: int
+    available_bytes: float
+    longest_length: int
+    n_groups: int = 1
+    padding_layers: int = 0
+    window_tokens: int | None = None  # SGLang: tokens of the sliding pool
+    state_slots: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """Everything about one replica: ranks with the tightest first, the pool, the verdict, and what was assumed."""
+
+    engine: Engine
+    version: str
+    ranks: tuple[RankLedger, ...]
+    kv: KvNumbers
+    verdict: Verdict
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def tightest(self) -> RankLedger:
+        return self.ranks[0]

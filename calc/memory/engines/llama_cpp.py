@@ -1,0 +1,304 @@
+"""llama.cpp and Ollama: nothing is profiled or filled; the context that is asked for is allocated in cells.
+
+    memory = weights on the GPU + cells x layers x (K + V bytes) + window cells + recurrent states + compute buffer
+
+Source: src/llama-kv-cache.cpp, llama-kv-cache-iswa.cpp, llama-memory-recurrent.cpp, llama-context.cpp; exact on public logs
+(docs/accuracy.md). The compute buffer follows 4 x n_ubatch x (vocabulary + width) bytes with flash attention.
+Ignores: vision projectors (about 1.1 GiB where there is one), second caches that a config does not show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from calc.accelerator import Accelerator
+from calc.layout import Layout
+from calc.memory.engines.kv_formats import EngineKvFormat, engine_kv_format
+from calc.memory.engines.kv_groups import ceil_div
+from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
+from calc.memory.engines.nearest import fits, with_verdict
+from calc.memory.engines.settings import Engine, EngineSettings
+from calc.memory.engines.shapes import ModelShape, shape_of
+from calc.memory.engines.vllm import rest_of
+from calc.memory.kv import kv_bytes_per_token
+from calc.model import Attention, Block, LatentAttention, Mixer, ModelSpec, Role, Weight
+from calc.provenance import Estimate, Provenance
+from calc.quantization import FORMATS, KV_FORMATS, format_after
+from calc.units import GIB, MIB
+from calc.verdict import Verdict
+
+CELL_PADDING = 256  # windows are padded to this many cells
+MICRO_BATCH = 512  # n_ubatch
+OLLAMA_CONTEXT = 4096  # Ollama's default on cards below 24 GiB
+FALLBACK_LENGTH = 8192
+CONTEXT_BYTES = (0.2 * GIB, 0.4 * GIB, 0.6 * GIB)  # CUDA context and libraries
+ROLLBACK_COMPUTE_BYTES = 73 * MIB  # recurrent models that keep states to roll back to
+UNFUSED_ATTENTION_BYTES = 48 * MIB
+STATE_ELEMENT_BYTES = 4  # recurrent states are f32
+COMPUTE_RANGE_BYTES = 8 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """Cells of the cache: of one stream for full and for windowed layers, and how many streams there are."""
+
+    full: int
+    streams: int
+    states: int
+
+    def windowed(self, window: int, *, n_seq: int, micro_batch: int, unified: bool) -> int:
+        """Cells of one stream for layers of a window: the window of every sequence in it and one micro batch."""
+        wanted = min(self.full, window * (n_seq if unified else 1) + micro_batch)
+        return ceil_div(wanted, CELL_PADDING) * CELL_PADDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheBytes:
+    """Bytes of the caches of some layers."""
+
+    full: float
+    windowed: float
+    states: float
+
+    @property
+    def total(self) -> float:
+        return self.full + self.windowed + self.states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaStart:
+    """Settings with llama.cpp's defaults filled in. `context` is of one sequence where cells are not shared."""
+
+    context: int
+    n_seq: int
+    micro_batch: int
+    kv_format: EngineKvFormat
+    gpu_layers: int
+    assumptions: tuple[str, ...]
+
+
+def llama_cpp_ledger(
+    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> Ledger:
+    """The ledger under llama.cpp; under Ollama, which moves layers to the CPU until the rest fits, the same after that."""
+    if settings.engine is Engine.OLLAMA and settings.gpu_layers is None:
+        settings = replace(settings, gpu_layers=fitting_layers(spec, accelerator, layout, settings))
+    ledger = llama_cpp_memory(spec, accelerator, layout, settings)
+    return with_verdict(
+        ledger,
+        spec=spec,
+        accelerator=accelerator,
+        layout=layout,
+        settings=settings,
+        memory_of=llama_cpp_memory,
+        message=llama_cpp_message,
+    )
+
+
+def llama_cpp_message(ledger: Ledger) -> str:
+    """The kind of failure that llama.cpp shows: an allocation that the device refuses."""
+    kv = ledger.kv
+    return (
+        f"Failed to allocate the KV cache: {kv.needed_bytes / MIB:,.0f} MiB for {kv.max_model_len:,} tokens, and "
+        f"{max(kv.available_bytes, 0) / MIB:,.0f} MiB are free beside weights and buffers. "
+        f"The longest context that fits is {kv.longest_length:,} tokens."
+    )
+
+
+def resolve_llama(shape: ModelShape, settings: EngineSettings) -> LlamaStart:
+    """Context, slots, micro batch and cache format as flagged, or llama.cpp's defaults."""
+    assumptions = []
+    context = settings.max_model_len
+    if context is None:
+        context = shape.spec.max_positions or FALLBACK_LENGTH
+        if settings.engine is Engine.OLLAMA:
+            context = min(context, OLLAMA_CONTEXT)
+        assumptions.append(f"The context is the default, {context:,} tokens.")
+    named = (settings.kv_dtype or "auto").lower()
+    layers = shape.n_layers if settings.gpu_layers is None else min(settings.gpu_layers, shape.n_layers)
+    if layers < shape.n_layers:
+        assumptions.append(f"{shape.n_layers - layers} of {shape.n_layers} layers run on the CPU.")
+    return LlamaStart(
+        context=context,
+        n_seq=settings.max_seqs or 1,
+        micro_batch=settings.max_batched_tokens or MICRO_BATCH,
+        kv_format=engine_kv_format("fp16" if named == "auto" else named),
+        gpu_layers=layers,
+        assumptions=tuple(assumptions),
+    )
+
+
+def cells_of(start: LlamaStart, settings: EngineSettings) -> Cells:
+    """Cells of a start: shared by all slots, or a stream for each."""
+    streams = 1 if settings.unified_cache else start.n_seq
+    rollback = 1 + settings.draft_tokens
+    return Cells(full=start.context, streams=streams, states=start.n_seq * rollback)
+
+
+def cache_bytes_of(
+    blocks: list[tuple[int, Block]], start: LlamaStart, cells: Cells, settings: EngineSettings
+) -> CacheBytes:
+    """Bytes of the caches of (count, block) layers."""
+    full = windowed = states = 0.0
+    for count, block in blocks:
+        for sublayer in block.sublayers:
+            if isinstance(sublayer, Mixer):
+                elements = sublayer.conv_elements + sublayer.recurrent_elements
+                states += count * cells.states * elements * STATE_ELEMENT_BYTES
+                continue
+            if isinstance(sublayer, Attention):
+                elements, window = sublayer.cached_elements_per_token, sublayer.window
+            elif isinstance(sublayer, LatentAttention):
+                elements, window = sublayer.cached_elements_per_token, None
+            else:
+                continue
+            per_cell = elements * start.kv_format.bytes_per_element
+            if window and not settings.full_window_cache:
+                kept = cells.windowed(
+                    window,
+                    n_seq=start.n_seq,
+                    micro_batch=start.micro_batch,
+                    unified=settings.unified_cache,
+                )
+                windowed += count * per_cell * kept * cells.streams
+            else:
+                full += count * per_cell * cells.full * cells.streams
+    return CacheBytes(full=full, windowed=windowed, states=states)
+
+
+def compute_buffer_bytes(shape: ModelShape, start: LlamaStart, settings: EngineSettings) -> float:
+    """Bytes of the compute buffer on the GPU."""
+    logits = 4.0 * start.micro_batch * (shape.vocab_size + shape.hidden)
+    recurrent = any(isinstance(s, Mixer) for block in shape.blocks for s in block.sublayers)
+    if recurrent and settings.draft_tokens:
+        logits += ROLLBACK_COMPUTE_BYTES
+    if settings.flash_attention:
+        return logits
+    scores = 4.0 * shape.n_heads * start.micro_batch * start.context
+    return max(logits, scores + UNFUSED_ATTENTION_BYTES)
+
+
+def _tensor_bytes(weight: Weight, role: Role, quantization: str | None) -> float:
+    name = weight.stored if quantization is None else format_after(weight, role, quantization)
+    return FORMATS[name].tensor_bytes(weight.shape)
+
+
+def gpu_weight_bytes(shape: ModelShape, start: LlamaStart, settings: EngineSettings) -> float:
+    """Bytes of the weights on the GPU: the last layers and the head; the input embedding stays on the host.
+
+    A tied embedding is on the GPU as the output matrix. With no layer on the GPU, nothing is.
+    """
+    spec, quantization = shape.spec, settings.quantization
+    if not start.gpu_layers:
+        return 0.0
+    first = shape.n_layers - start.gpu_layers
+    total = 0.0
+    for count, block in shape.stage_blocks(first, shape.n_layers):
+        if not block.shares_weights:
+            total += count * sum(_tensor_bytes(w, Role.DECODER, quantization) for w in block.weights())
+    head = spec.embeddings if spec.tied else spec.lm_head
+    final = spec.decoder.weights if spec.decoder is not None else ()
+    return total + sum(_tensor_bytes(w, Role.DECODER, quantization) for w in (*head, *final))
+
+
+def llama_cpp_memory(
+    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> Ledger:
+    """The ledger without nearest changes. Several GPUs (tp) share layers evenly, as llama.cpp splits them."""
+    shape = shape_of(spec)
+    start = resolve_llama(shape, settings)
+    cells = cells_of(start, settings)
+    total = accelerator.cuda_memory
+    if settings.device_memory_bytes is not None:
+        total = Estimate.exactly(float(settings.device_memory_bytes))
+    low, best, high = CONTEXT_BYTES
+    context = Estimate(low=low, best=best, high=high, provenance=Provenance.FITTED)
+    gpus = layout.tp * layout.pp
+    weights = gpu_weight_bytes(shape, start, settings) / gpus
+    buffer = compute_buffer_bytes(shape, start, settings)
+    first = shape.n_layers - start.gpu_layers
+    cache = cache_bytes_of(shape.stage_blocks(first, shape.n_layers), start, cells, settings)
+    lines = [
+        Line(
+            kind=LineKind.WEIGHTS,
+            bytes=Estimate.exactly(weights),
+            note=f"{start.gpu_layers} of {shape.n_layers} layers; the input embedding stays on the host",
+        ),
+        Line(
+            kind=LineKind.ACTIVATION,
+            bytes=Estimate(
+                low=buffer, best=buffer, high=buffer + COMPUTE_RANGE_BYTES, provenance=Provenance.FITTED
+            ),
+            note=f"compute buffer for micro batches of {start.micro_batch:,} tokens",
+        ),
+        Line(kind=LineKind.NON_TORCH, bytes=context, note="CUDA context and libraries"),
+    ]
+    kv = rest_of(total, [line.bytes for line in lines])
+    available = float(kv.best) if settings.available_kv_bytes is None else settings.available_kv_bytes
+    needed = cache.total / gpus
+    tokens = start.context * cells.streams
+    plain = start.kv_format.name if start.kv_format.name in KV_FORMATS else "fp8"
+    ledger = Ledger(
+        engine=settings.engine,
+        version=settings.version or "newest",
+        ranks=(
+            RankLedger(
+                label="every GPU",
+                gpus=gpus,
+                total=total,
+                budget=total,
+                lines=tuple(lines),
+                kv=Estimate.exactly(needed),
+                left=rest_of(kv, [Estimate.exactly(needed)]),
+            ),
+        ),
+        kv=KvNumbers(
+            logical_bytes_per_token=kv_bytes_per_token(spec, plain),
+            reserved_bytes=cache.total,
+            block_size=1,
+            block_bytes=int(cache.full / max(tokens, 1) / gpus),
+            num_blocks=tokens,
+            tokens=tokens,
+            printed_tokens=tokens,
+            max_model_len=start.context,
+            max_concurrency=float(cells.streams),
+            needed_bytes=int(needed),
+            available_bytes=available,
+            longest_length=longest_context(shape, start, settings, available_bytes=available * gpus),
+            state_slots=cells.states if cache.states else None,
+        ),
+        verdict=Verdict(fits=True),
+        assumptions=start.assumptions,
+    )
+    return replace(ledger, verdict=Verdict(fits=fits(ledger)))
+
+
+def longest_context(
+    shape: ModelShape, start: LlamaStart, settings: EngineSettings, *, available_bytes: float
+) -> int:
+    """Most tokens of context whose caches fit in `available_bytes`, at most the one asked for."""
+    blocks = shape.stage_blocks(shape.n_layers - start.gpu_layers, shape.n_layers)
+    low, high = 0, start.context
+    while low < high:
+        middle = (low + high + 1) // 2
+        shorter = replace(start, context=middle)
+        needed = cache_bytes_of(blocks, shorter, cells_of(shorter, settings), settings).total
+        if needed <= available_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def fitting_layers(
+    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> int:
+    """Most layers that fit on the GPU with their caches; what Ollama decides before it starts the server."""
+    low, high = 0, shape_of(spec).n_layers
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(llama_cpp_memory(spec, accelerator, layout, replace(settings, gpu_layers=middle))):
+            low = middle
+        else:
+            high = middle - 1
+    return low

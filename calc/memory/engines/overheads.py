@@ -1,0 +1,106 @@
+"""What vLLM spends beside weights, activations and cache: memory outside torch, and CUDA graphs.
+
+Source: public start-up logs, by version and kind of card (docs/accuracy.md lists them); fitted, with the range that was seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calc.accelerator import Accelerator
+from calc.layout import Layout
+from calc.provenance import Estimate, Provenance
+from calc.units import GIB, MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonTorch:
+    """GiB outside torch's allocator: (low, best, high) for one GPU, for TP over PCIe, for TP over NVLink by degree."""
+
+    single: tuple[float, float, float]
+    tp_pcie: tuple[float, float, float]
+    tp_nvlink: tuple[float, float, float]
+    tp_nvlink_wide: tuple[float, float, float]  # TP 4 and more
+    consumer: tuple[float, float, float] | None = None  # one GeForce-class card
+
+
+# By era of the version table. TP over NVLink on Hopper grew by 1.5 GiB between 0.17 and 0.18: all-reduce workspaces.
+NON_TORCH: dict[str, NonTorch] = {
+    "v0-early": NonTorch(
+        single=(0.35, 0.40, 0.44),
+        tp_pcie=(0.35, 0.39, 0.44),
+        tp_nvlink=(0.35, 0.39, 3.58),
+        tp_nvlink_wide=(0.35, 0.39, 3.58),
+    ),
+    "v0-late": NonTorch(
+        single=(0.01, 0.08, 0.16),
+        tp_pcie=(0.1, 0.20, 0.33),
+        tp_nvlink=(0.1, 0.20, 0.6),
+        tp_nvlink_wide=(0.1, 0.20, 0.6),
+    ),
+    "v1-early": NonTorch(
+        single=(0.06, 0.13, 0.25),
+        tp_pcie=(0.1, 0.21, 0.35),
+        tp_nvlink=(0.4, 0.55, 0.7),
+        tp_nvlink_wide=(0.4, 0.55, 1.0),
+        consumer=(0.02, 0.06, 0.13),
+    ),
+    "v1-late": NonTorch(
+        single=(0.07, 0.25, 0.46),
+        tp_pcie=(0.1, 0.21, 0.7),
+        tp_nvlink=(2.06, 2.07, 2.11),
+        tp_nvlink_wide=(2.13, 2.17, 2.21),
+    ),
+    "consumed": NonTorch(
+        single=(0.3, 0.45, 0.56),
+        tp_pcie=(0.3, 0.35, 0.7),
+        tp_nvlink=(2.0, 2.1, 2.3),
+        tp_nvlink_wide=(2.0, 2.1, 2.3),
+    ),
+}
+ROCM_SINGLE = (0.46, 0.50, 0.53)
+ROCM_TP = (0.5, 1.78, 2.0)
+PIPELINE_ONLY = (0.05, 0.07, 0.33)
+
+GRAPH_FIXED_BYTES = 0.04 * GIB
+GRAPH_LAYER_BYTES = 0.27 * MIB  # per captured size and layer, dense or hybrid
+GRAPH_MOE_LAYER_BYTES = 0.46 * MIB
+GRAPH_RANGE = 1.8  # the rule against printed estimates: 0.86 to 1.83
+GRAPH_RANGE_EXPERT_PARALLEL = 30.0  # estimates of large expert-parallel mixtures: up to 30 times the rule
+MAX_CAPTURED = 512
+
+
+def non_torch(era: str, accelerator: Accelerator, layout: Layout) -> Estimate:
+    """Bytes outside torch on one GPU."""
+    row = NON_TORCH[era]
+    values = row.single
+    if accelerator.vendor == "AMD":
+        values = ROCM_TP if layout.tp > 1 else ROCM_SINGLE
+    elif layout.tp > 1:
+        nvlink = "NVLink" in accelerator.link_kind
+        wide = row.tp_nvlink_wide if layout.tp >= 4 else row.tp_nvlink
+        values = wide if nvlink else row.tp_pcie
+    elif layout.pp > 1:
+        values = PIPELINE_ONLY
+    elif row.consumer is not None and "GeForce" in accelerator.name:
+        values = row.consumer
+    low, best, high = values
+    return Estimate(low=low * GIB, best=best * GIB, high=high * GIB, provenance=Provenance.FITTED)
+
+
+def captured_sizes(max_seqs: int) -> tuple[int, int]:
+    """(piecewise, full) batch sizes that vLLM V1 captures: 1, 2, 4, 8 to 256 by 8, 272 to 512 by 16, cut at twice max_seqs."""
+    sizes = [1, 2, 4, *range(8, 257, 8), *range(272, MAX_CAPTURED + 1, 16)]
+    piecewise = [s for s in sizes if s <= min(MAX_CAPTURED, 2 * max_seqs)]
+    return len(piecewise), len([s for s in piecewise if s <= max_seqs])
+
+
+def graph_estimate(
+    *, n_layers: int, max_seqs: int, moe: bool, expert_parallel: bool, sizes: int | None = None
+) -> Estimate:
+    """Bytes that vLLM estimates for its CUDA graphs: linear in captured sizes and layers, not divided by TP."""
+    count = sum(captured_sizes(max_seqs)) if sizes is None else sizes
+    per_layer = GRAPH_MOE_LAYER_BYTES if moe else GRAPH_LAYER_BYTES
+    best = GRAPH_FIXED_BYTES + count * n_layers * per_layer
+    high = best * (GRAPH_RANGE_EXPERT_PARALLEL if moe and expert_parallel else GRAPH_RANGE)
+    return Estimate(low=0.7 * best, best=best, high=high, provenance=Provenance.FITTED)

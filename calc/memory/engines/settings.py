@@ -1,0 +1,120 @@
+"""What a person tells an engine at start: `EngineSettings`, and which engines are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from calc.errors import InputError
+
+MAX_TOKENS = 100_000_000
+
+
+class Engine(StrEnum):
+    """Serving engines whose memory rules are modelled."""
+
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    TENSORRT_LLM = "tensorrt-llm"
+    LLAMA_CPP = "llama.cpp"
+    OLLAMA = "ollama"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Start-up settings of one engine; None means the engine's own default for its version and the card.
+
+    memory_utilization: vLLM's share of the card, SGLang's static fraction, TensorRT-LLM's share of what is free.
+    max_batched_tokens: vLLM's token budget of a step, SGLang's prefill chunk, llama.cpp's micro batch (`n_ubatch`).
+    max_seqs: most sequences at once; llama.cpp's parallel slots.
+    quantization: what-if weight format; None keeps the checkpoint's own. kv_dtype: None is the engine's "auto".
+    device_memory_bytes: memory as the CUDA runtime totals it. available_kv_bytes: skips the ledger; the KV arithmetic
+    alone is tested on that many bytes per GPU.
+    """
+
+    engine: Engine = Engine.VLLM
+    version: str | None = None
+    memory_utilization: float | None = None
+    max_model_len: int | None = None
+    max_batched_tokens: int | None = None
+    max_seqs: int | None = None
+    block_size: int | None = None
+    kv_dtype: str | None = None
+    quantization: str | None = None
+    device_memory_bytes: float | None = None
+    available_kv_bytes: float | None = None
+
+    # vLLM
+    legacy_engine: bool | None = None  # the V0 engine; None: by version
+    offline: bool = False  # the LLM class instead of the API server: other default batch sizes
+    enforce_eager: bool = False
+    chunked_prefill: bool | None = None  # None: always in V1; in V0 only above 32k
+    prefix_caching: bool | None = None  # None: on, except for recurrent models before 0.21
+    state_dtype: str | None = None  # format of recurrent states; None: the model's
+    mxfp4_kernel: str | None = None  # "triton" or "marlin"; None: by card
+    subtract_graphs: bool | None = None  # the CUDA graph estimate; None: by version
+    hybrid_cache: bool | None = None  # separate groups for windows and states; None: by version
+    decode_context_parallel: int = 1
+    encoder_tokens: int | None = None  # cached by cross attention; None: as many as the context
+    image_items: int | None = (
+        None  # images in the profiling pass; None: the engine's default, 0: towers are skipped
+    )
+    graph_sizes: int | None = None  # batch sizes captured as CUDA graphs; None: the engine's list
+
+    # speculative decoding
+    draft_tokens: int = 0
+    draft_layers: int = 0  # further attention layers, as wide as the model's own, that a drafter brings
+    mtp: bool = False  # the checkpoint's own multi-token-prediction layers draft
+
+    # SGLang
+    window_pool_ratio: float = 0.8  # tokens of the sliding pool over tokens of the full pool
+    state_memory_ratio: float = 0.9  # memory of recurrent states over memory of the KV cache
+    state_slots: int | None = None  # `max_mamba_cache_size`
+    free_memory_bytes: float | None = None  # free before loading, where it is not the whole card
+
+    # llama.cpp
+    gpu_layers: int | None = None  # layers on the GPU; None: all
+    unified_cache: bool = True  # one pool of cells for all slots
+    full_window_cache: bool = False  # `--swa-full`
+    flash_attention: bool = True
+
+    def __post_init__(self) -> None:
+        self._check_fractions()
+        for name in ("max_model_len", "max_batched_tokens", "max_seqs", "block_size"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int) and 1 <= value <= MAX_TOKENS):
+                raise InputError(name, value, f"it must be a whole number from 1 to {MAX_TOKENS:,}")
+        for name in ("draft_tokens", "draft_layers"):
+            if not 0 <= getattr(self, name) <= 1000:
+                raise InputError(name, getattr(self, name), "it must be a whole number from 0 to 1,000")
+        for name in ("device_memory_bytes", "free_memory_bytes"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 1e15:
+                raise InputError(name, value, "it must be a positive number of bytes")
+        if self.available_kv_bytes is not None and not -1e15 < self.available_kv_bytes < 1e15:
+            raise InputError("available_kv_bytes", self.available_kv_bytes, "it must be a number of bytes")
+        if not 1 <= self.decode_context_parallel <= 1024:
+            raise InputError("decode_context_parallel", self.decode_context_parallel, "it must be 1 to 1,024")
+
+    def _check_fractions(self) -> None:
+        if self.memory_utilization is not None and not 0 < self.memory_utilization <= 1:
+            raise InputError("memory_utilization", self.memory_utilization, "it must lie above 0 and up to 1")
+        for name in ("window_pool_ratio", "state_memory_ratio"):
+            if not 0 < getattr(self, name) <= 100:
+                raise InputError(name, getattr(self, name), "it must be a positive ratio")
+
+
+def engine_named(text: str) -> Engine:
+    """The engine of a name as people write it, or `InputError` listing the known ones."""
+    wanted = text.strip().lower().replace("_", "-").replace(" ", "-")
+    aliases = {
+        "trt-llm": "tensorrt-llm",
+        "trtllm": "tensorrt-llm",
+        "llamacpp": "llama.cpp",
+        "llama-cpp": "llama.cpp",
+    }
+    wanted = aliases.get(wanted, wanted)
+    for engine in Engine:
+        if engine == wanted:
+            return engine
+    raise InputError("engine", text, f"it must be one of {', '.join(Engine)}")

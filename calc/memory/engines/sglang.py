@@ -1,0 +1,361 @@
+"""SGLang: tokens = (free after loading - free before loading x (1 - static fraction)) / bytes per token.
+
+There is no profiling pass: activations and CUDA graphs live in what the static fraction leaves. Sliding layers have a pool
+of their own (a share of the full pool's tokens, not the window); recurrent states take their share first.
+
+Source: python/sglang/srt/model_executor/model_runner.py, mem_cache/ and server_args.py of 2025 and 2026; checked on public
+start-up logs (docs/accuracy.md).
+Ignores: speculative decoding's intermediate states and draft pools; LoRA.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from calc.accelerator import Accelerator
+from calc.errors import InputError
+from calc.layout import Layout
+from calc.memory.engines.kv_formats import EngineKvFormat, engine_kv_format
+from calc.memory.engines.kv_groups import CacheKind
+from calc.memory.engines.kv_layers import CacheRules, count_layers
+from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
+from calc.memory.engines.nearest import fits, with_verdict
+from calc.memory.engines.overheads import GRAPH_FIXED_BYTES, GRAPH_RANGE
+from calc.memory.engines.settings import Engine, EngineSettings
+from calc.memory.engines.shapes import ModelShape, shape_of
+from calc.memory.engines.sharding import pipeline_stages, shard_plan, stage_weights
+from calc.memory.engines.vllm import default_mxfp4_kernel, rest_of, weights_estimate
+from calc.memory.kv import kv_bytes_per_token
+from calc.model import Mixer, ModelSpec
+from calc.provenance import Estimate, Provenance
+from calc.quantization import KV_FORMATS
+from calc.units import GIB, MIB
+from calc.verdict import Verdict
+
+# Free memory before loading: the runtime's total less the CUDA context and what a desktop holds (logs: 0.4 to 0.9 GiB).
+CONTEXT_BYTES = (0.4 * GIB, 0.6 * GIB, 0.9 * GIB)
+# What loading takes beyond the weights: allocator slack on one GPU; communication buffers from TP 4 on.
+LOADING_BYTES = {1: (0.1, 0.13, 0.2), 2: (0.1, 0.6, 1.4), 4: (1.3, 1.45, 1.6)}
+GRAPH_BYTES_PER_SIZE = 27 * MIB  # 0.09 to 0.11 GiB for 4 sizes, 1.44 GiB for 52 sizes
+LATEST_SGLANG = (0, 5, 17)
+LEGACY_FRACTIONS = {1: 0.88, 2: 0.87, 4: 0.85, 8: 0.81, 16: 0.79}
+FALLBACK_LENGTH = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardDefaults:
+    """Prefill chunk and largest graph batch by card memory; the second graph batch is for TP of 4 and more."""
+
+    below_gib: float
+    chunk: int
+    graph_batch: int
+    graph_batch_wide: int
+
+
+CARD_DEFAULTS = (
+    CardDefaults(below_gib=20, chunk=2048, graph_batch=8, graph_batch_wide=8),
+    CardDefaults(below_gib=35, chunk=2048, graph_batch=24, graph_batch_wide=80),
+    CardDefaults(below_gib=60, chunk=4096, graph_batch=32, graph_batch_wide=160),
+    CardDefaults(below_gib=160, chunk=8192, graph_batch=256, graph_batch_wide=512),
+    CardDefaults(below_gib=float("inf"), chunk=16384, graph_batch=512, graph_batch_wide=512),
+)
+
+
+def sglang_version(text: str | None) -> tuple[int, int, int]:
+    """(major, minor, patch); None or a development build is the newest."""
+    found = re.match(r"\s*v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", text or "")
+    if found is None:
+        if text:
+            raise InputError("engine_version", text, "it must look like 0.5.9")
+        return LATEST_SGLANG
+    version = int(found[1]), int(found[2]), int(found[3] or 0)
+    return LATEST_SGLANG if version == (0, 0, 0) else version
+
+
+def default_static_fraction(
+    version: tuple[int, int, int],
+    *,
+    card_bytes: float,
+    tp: int,
+    pp: int = 1,
+    attention_dp: int = 1,
+    shape: ModelShape | None = None,
+    chunk: int | None = None,
+) -> float:
+    """`mem_fraction_static` when it is not given, from the card's memory and the layout.
+
+    Up to spring 2025 a table by TP; in summer 2025 a reserve by card size; since late 2025 a reserve from the prefill chunk
+    and the largest graph batch, lowered for models with a vision tower.
+    """
+    if version < (0, 4, 7):
+        known = max(key for key in LEGACY_FRACTIONS if key <= max(tp, 1))
+        return LEGACY_FRACTIONS[known]
+    card_gib, ranks = card_bytes / GIB, tp * pp
+    if version < (0, 5, 4):
+        base = 2.8 + ranks / 10 if card_gib < 35 else 9.5 + ranks / 2 if card_gib < 90 else 12 + ranks / 2
+        reserve = 1024 * (base if card_gib < 160 else 32.0) + (4096 if attention_dp > 1 else 0)
+    else:
+        row = next(r for r in CARD_DEFAULTS if card_gib < r.below_gib)
+        graph_batch = row.graph_batch_wide if tp >= 4 else row.graph_batch
+        reserve = 512 + 1.5 * max(chunk or row.chunk, 2048) + 2 * graph_batch + 128 * ranks
+        if attention_dp > 1:
+            reserve += 3 * graph_batch * attention_dp + (
+                1.5 * graph_batch * attention_dp if graph_batch > 300 else 0
+            )
+        if card_gib > 60:
+            reserve = max(reserve, 10_240)
+    card_mib = card_bytes / MIB
+    fraction = round((card_mib - reserve) / card_mib, 3)
+    if shape is not None and shape.vision is not None and version >= (0, 5, 0):
+        fraction *= 0.95 * _vision_factor(shape)
+    return max(0.05, fraction)
+
+
+def _vision_factor(shape: ModelShape) -> float:
+    """Less for towers larger than a ViT-L of 24 layers of 1024, clamped."""
+    towers = [s for s in shape.spec.stacks if s.role == "vision"]
+    size = sum(stack.n_layers * stack.width**2 for stack in towers) / (24 * 1024**2)
+    return float(min(1.05, max(0.8, 1 - 0.1 * (size - 1))))
+
+
+def sglang_ledger(
+    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> Ledger:
+    """The ledger of one replica under SGLang, with its pools and its verdict."""
+    return with_verdict(
+        sglang_memory(spec, accelerator, layout, settings),
+        spec=spec,
+        accelerator=accelerator,
+        layout=layout,
+        settings=settings,
+        memory_of=sglang_memory,
+        message=sglang_message,
+    )
+
+
+def sglang_message(ledger: Ledger) -> str:
+    """The engine's own kind of refusal."""
+    kv = ledger.kv
+    if kv.available_bytes <= 0:
+        return (
+            "Not enough memory. Please try to increase --mem-fraction-static. "
+            f"{kv.available_bytes / GIB:.2f} GiB are left for the KV cache."
+        )
+    return (
+        f"The pool holds {kv.tokens:,} tokens; a request of {kv.max_model_len:,} tokens "
+        f"({kv.needed_bytes / GIB:.2f} GiB) would be refused. The longest that fits is {kv.longest_length:,}."
+    )
+
+
+def sglang_memory(
+    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> Ledger:
+    """The ledger without nearest changes."""
+    shape = shape_of(spec)
+    version = sglang_version(settings.version)
+    total = accelerator.cuda_memory
+    if settings.device_memory_bytes is not None:
+        total = Estimate.exactly(float(settings.device_memory_bytes))
+    fraction = settings.memory_utilization or default_static_fraction(
+        version,
+        card_bytes=float(accelerator.driver_memory_bytes or total.best),
+        tp=layout.tp,
+        pp=layout.pp,
+        attention_dp=layout.attention_dp,
+        shape=shape,
+        chunk=settings.max_batched_tokens,
+    )
+    low, best, high = CONTEXT_BYTES
+    context = Estimate(low=low, best=best, high=high, provenance=Provenance.FITTED)
+    free = (
+        rest_of(total, [context])
+        if settings.free_memory_bytes is None
+        else Estimate.exactly(float(settings.free_memory_bytes))
+    )
+    plan = shard_plan(
+        layout,
+        quantization=settings.quantization,
+        mxfp4_kernel=settings.mxfp4_kernel or default_mxfp4_kernel(accelerator),
+    )
+    stages = pipeline_stages(shape.n_layers, layout.pp)
+    kv_format = engine_kv_format(
+        "bf16" if (settings.kv_dtype or "auto").lower() == "auto" else settings.kv_dtype or "bf16"
+    )
+    ranks: list[RankLedger] = []
+    pools: list[TokenPool] = []
+    for stage in stages:
+        weights = weights_estimate(shape, plan, stage_weights(shape, stage, plan).total)
+        loading = _loading(layout)
+        budget = free.scaled(fraction)
+        rest = rest_of(budget, [weights, loading])
+        rules = CacheRules(
+            tp=plan.attention_tp,
+            kv_format=kv_format,
+            block_size=1,
+            state_dtype=settings.state_dtype,
+        )
+        cells = _cells(shape, stage.first, stage.last, rules)
+        states, slots = _states(shape, float(rest.best), cells, settings)
+        kv = rest_of(rest, [Estimate.exactly(states)])
+        graphs = _graphs(accelerator, layout, settings)
+        label = "every GPU" if layout.pp == 1 else f"stage {stage.index + 1} of {layout.pp}"
+        lines = [
+            Line(kind=LineKind.WEIGHTS, bytes=weights, note=f"layers {stage.first + 1} to {stage.last}"),
+            Line(kind=LineKind.NON_TORCH, bytes=loading, note="taken while loading beside the weights"),
+            Line(
+                kind=LineKind.GRAPHS,
+                bytes=graphs,
+                note="taken from what the static fraction leaves",
+                counted=False,
+            ),
+        ]
+        if states:
+            lines.append(
+                Line(
+                    kind=LineKind.STATES,
+                    bytes=Estimate.exactly(states),
+                    note=f"{slots:,} slots of recurrent state",
+                )
+            )
+        ranks.append(
+            RankLedger(
+                label=label,
+                gpus=layout.tp * layout.dp,
+                total=total,
+                budget=budget,
+                lines=tuple(lines),
+                kv=kv,
+                left=rest_of(free, [budget, graphs]),
+            )
+        )
+        available = float(kv.best) if settings.available_kv_bytes is None else settings.available_kv_bytes
+        pools.append(TokenPool(available_bytes=available, cells=cells, slots=slots))
+    order = sorted(range(len(ranks)), key=lambda i: pools[i].tokens(settings))
+    numbers = _numbers(spec, layout, settings, kv_format=kv_format, pools=pools, binding=order[0])
+    ledger = Ledger(
+        engine=Engine.SGLANG,
+        version=settings.version or "newest",
+        ranks=tuple(ranks[i] for i in order),
+        kv=numbers,
+        verdict=Verdict(fits=True),
+        assumptions=_assumptions(settings, fraction, numbers),
+    )
+    return replace(ledger, verdict=Verdict(fits=fits(ledger)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """Bytes per token of the layers of one stage, on one GPU; recurrent bytes per sequence."""
+
+    full: int
+    sliding: int
+    state: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenPool:
+    """What one stage has for tokens."""
+
+    available_bytes: float
+    cells: Cells
+    slots: int | None
+
+    def bytes_per_token(self, settings: EngineSettings) -> float:
+        """Bytes that one token of the full pool costs, its share of the sliding pool included."""
+        if not self.cells.full:
+            return float(self.cells.sliding)
+        return self.cells.full + settings.window_pool_ratio * self.cells.sliding
+
+    def tokens(self, settings: EngineSettings) -> int:
+        """Tokens of the full pool, cut to whole pages."""
+        per_token = self.bytes_per_token(settings)
+        if not per_token:
+            return 0
+        page = settings.block_size or 1
+        return max(0, int(self.available_bytes / per_token)) // page * page
+
+
+def _cells(shape: ModelShape, first: int, last: int, rules: CacheRules) -> Cells:
+    full = sliding = state = 0
+    for layer, count in count_layers(shape.stage_blocks(first, last), rules).items():
+        if layer.kind is CacheKind.SLIDING:
+            sliding += count * layer.page_bytes
+        elif layer.kind is CacheKind.STATE:
+            state += count * layer.page_bytes
+        else:
+            full += count * layer.page_bytes
+    return Cells(full=full, sliding=sliding, state=state)
+
+
+def _states(
+    shape: ModelShape, rest: float, cells: Cells, settings: EngineSettings
+) -> tuple[float, int | None]:
+    """(bytes, slots) of the pool of recurrent states; (0, None) for models without."""
+    if not cells.state or not any(isinstance(s, Mixer) for b in shape.blocks for s in b.sublayers):
+        return 0.0, None
+    if settings.state_slots is not None:
+        return float(settings.state_slots * cells.state), settings.state_slots
+    share = settings.state_memory_ratio / (1 + settings.state_memory_ratio)
+    slots = max(0, int(rest * share // cells.state))
+    return float(slots * cells.state), slots
+
+
+def _loading(layout: Layout) -> Estimate:
+    low, best, high = LOADING_BYTES[max(k for k in LOADING_BYTES if k <= max(layout.tp, 1))]
+    return Estimate(low=low * GIB, best=best * GIB, high=high * GIB, provenance=Provenance.FITTED)
+
+
+def _graphs(accelerator: Accelerator, layout: Layout, settings: EngineSettings) -> Estimate:
+    """CUDA graphs, taken after the pool: by the number of captured batch sizes."""
+    if settings.enforce_eager:
+        return Estimate.exactly(0.0, Provenance.FITTED)
+    row = next(r for r in CARD_DEFAULTS if float(accelerator.cuda_memory.best) / GIB < r.below_gib)
+    largest = row.graph_batch_wide if layout.tp >= 4 else row.graph_batch
+    sizes = settings.graph_sizes or (4 if largest <= 8 else 4 + largest // 8)
+    best = GRAPH_FIXED_BYTES + sizes * GRAPH_BYTES_PER_SIZE
+    return Estimate(low=0.5 * best, best=best, high=GRAPH_RANGE * best, provenance=Provenance.FITTED)
+
+
+def _numbers(
+    spec: ModelSpec,
+    layout: Layout,
+    settings: EngineSettings,
+    *,
+    kv_format: EngineKvFormat,
+    pools: list[TokenPool],
+    binding: int,
+) -> KvNumbers:
+    pool = pools[binding]
+    tokens = pool.tokens(settings)
+    per_token = pool.bytes_per_token(settings)
+    max_len = settings.max_model_len or spec.max_positions or FALLBACK_LENGTH
+    page = settings.block_size or 1
+    # An engine that only refuses long requests starts; a length that was asked for must fit.
+    wanted = max_len if settings.max_model_len else min(max_len, max(tokens, 1))
+    plain = kv_format.name if kv_format.name in KV_FORMATS else "fp8"
+    return KvNumbers(
+        logical_bytes_per_token=kv_bytes_per_token(spec, plain),
+        reserved_bytes=sum(p.bytes_per_token(settings) for p in pools) * tokens * layout.tp * layout.dp,
+        block_size=page,
+        block_bytes=int(per_token * page),
+        num_blocks=tokens // page,
+        tokens=tokens,
+        printed_tokens=tokens,
+        max_model_len=max_len,
+        max_concurrency=tokens / max_len,
+        needed_bytes=int(per_token * wanted),
+        available_bytes=pool.available_bytes,
+        longest_length=min(tokens, max_len),
+        window_tokens=int(tokens * settings.window_pool_ratio) if pool.cells.sliding else None,
+        state_slots=pool.slots,
+    )
+
+
+def _assumptions(settings: EngineSettings, fraction: float, kv: KvNumbers) -> tuple[str, ...]:
+    found = []
+    if settings.memory_utilization is None:
+        found.append(f"The static fraction is this version's default for the card, {fraction:.3f}.")
+    if kv.tokens < kv.max_model_len and settings.max_model_len is None:
+        found.append(f"Requests longer than {kv.tokens:,} tokens will be refused.")
+    return tuple(found)

@@ -1,0 +1,170 @@
+"""TensorRT-LLM: KV pool = free memory fraction x what is free after the engine, its context and its buffers.
+
+Source: cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp; two public logs, both exact given the free memory. The buffers
+before that are known from one log only (1.6 GiB on a B200 with Llama-2-70B), hence their range.
+Ignores: the PyTorch back end's warm-up estimate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calc.accelerator import Accelerator
+from calc.layout import Layout
+from calc.memory.engines.kv_formats import engine_kv_format
+from calc.memory.engines.kv_groups import (
+    PrintedTokens,
+    StagePool,
+    StepLimits,
+    charged_in_full,
+    group_layers,
+    pool_of,
+    stage_block_bytes,
+)
+from calc.memory.engines.kv_layers import CacheRules, count_layers
+from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
+from calc.memory.engines.nearest import fits, with_verdict
+from calc.memory.engines.settings import Engine, EngineSettings
+from calc.memory.engines.shapes import shape_of
+from calc.memory.engines.sharding import pipeline_stages, shard_plan, stage_weights
+from calc.memory.engines.vllm import rest_of, weights_estimate
+from calc.memory.kv import kv_bytes_per_token
+from calc.model import ModelSpec
+from calc.provenance import Estimate, Provenance
+from calc.quantization import KV_FORMATS
+from calc.units import GIB
+from calc.verdict import Verdict
+
+FREE_FRACTION = 0.90
+TOKENS_PER_BLOCK = 32
+CONTEXT_BYTES = (0.4 * GIB, 0.5 * GIB, 0.9 * GIB)  # CUDA context and libraries
+BUFFER_BYTES = (0.5 * GIB, 1.6 * GIB, 4.0 * GIB)  # execution context, runtime and decoder buffers
+FALLBACK_LENGTH = 8192
+
+
+def tensorrt_llm_ledger(
+    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> Ledger:
+    """The ledger of one replica under TensorRT-LLM, with its pool and its verdict."""
+    return with_verdict(
+        tensorrt_llm_memory(spec, accelerator, layout, settings),
+        spec=spec,
+        accelerator=accelerator,
+        layout=layout,
+        settings=settings,
+        memory_of=tensorrt_llm_memory,
+        message=tensorrt_llm_message,
+    )
+
+
+def tensorrt_llm_message(ledger: Ledger) -> str:
+    """The engine's own kind of refusal."""
+    kv = ledger.kv
+    if kv.available_bytes <= 0:
+        return "No free memory is left for the KV cache after loading the engine and its buffers."
+    return (
+        f"The KV cache of {kv.available_bytes / GIB:.2f} GiB holds {kv.tokens:,} tokens, but max_seq_len "
+        f"({kv.max_model_len:,}) needs {kv.needed_bytes / GIB:.2f} GiB."
+    )
+
+
+def tensorrt_llm_memory(
+    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> Ledger:
+    """The ledger without nearest changes."""
+    shape = shape_of(spec)
+    total = accelerator.cuda_memory
+    if settings.device_memory_bytes is not None:
+        total = Estimate.exactly(float(settings.device_memory_bytes))
+    plan = shard_plan(layout, quantization=settings.quantization)
+    stages = pipeline_stages(shape.n_layers, layout.pp)
+    named = (settings.kv_dtype or "auto").lower()
+    kv_format = engine_kv_format("bf16" if named == "auto" else named)
+    rules = CacheRules(
+        tp=plan.attention_tp, kv_format=kv_format, block_size=settings.block_size or TOKENS_PER_BLOCK
+    )
+    fraction = settings.memory_utilization or FREE_FRACTION
+    layers = [count_layers(shape.stage_blocks(s.first, s.last), rules) for s in stages]
+    layers = [type(found)(charged_in_full(found)) for found in layers]
+    model = sum(layers[1:], layers[0])
+    groups = group_layers(model, padding_ratio=1.5)
+    context = _range(CONTEXT_BYTES)
+    buffers = _range(BUFFER_BYTES)
+    ranks: list[RankLedger] = []
+    pools: list[StagePool] = []
+    for stage, held in zip(stages, layers, strict=True):
+        weights = weights_estimate(shape, plan, stage_weights(shape, stage, plan).total)
+        free = rest_of(total, [context, weights, buffers])
+        if settings.free_memory_bytes is not None:
+            free = Estimate.exactly(float(settings.free_memory_bytes))
+        kv = free.scaled(fraction)
+        label = "every GPU" if layout.pp == 1 else f"stage {stage.index + 1} of {layout.pp}"
+        ranks.append(
+            RankLedger(
+                label=label,
+                gpus=layout.tp * layout.dp,
+                total=total,
+                budget=total,
+                lines=(
+                    Line(
+                        kind=LineKind.WEIGHTS, bytes=weights, note=f"layers {stage.first + 1} to {stage.last}"
+                    ),
+                    Line(kind=LineKind.NON_TORCH, bytes=context, note="CUDA context and libraries"),
+                    Line(
+                        kind=LineKind.ACTIVATION,
+                        bytes=buffers,
+                        note="execution context, runtime and decoder buffers",
+                    ),
+                ),
+                kv=kv,
+                left=rest_of(free, [kv]),
+            )
+        )
+        pools.append(
+            StagePool(
+                available_bytes=float(kv.best)
+                if settings.available_kv_bytes is None
+                else settings.available_kv_bytes,
+                block_bytes=stage_block_bytes(groups, held),
+            )
+        )
+    max_len = settings.max_model_len or spec.max_positions or FALLBACK_LENGTH
+    pool = pool_of(
+        groups,
+        pools,
+        max_model_len=max_len,
+        limits=StepLimits(max_batched_tokens=settings.max_batched_tokens or 8192),
+        printed=PrintedTokens.GROUP_SHARE,
+    )
+    plain = kv_format.name if kv_format.name in KV_FORMATS else "fp8"
+    order = sorted(range(len(ranks)), key=lambda i: pools[i].available_bytes / max(pools[i].block_bytes, 1))
+    ledger = Ledger(
+        engine=Engine.TENSORRT_LLM,
+        version=settings.version or "newest",
+        ranks=tuple(ranks[i] for i in order),
+        kv=KvNumbers(
+            logical_bytes_per_token=kv_bytes_per_token(spec, plain),
+            reserved_bytes=float(sum(p.block_bytes * pool.num_blocks for p in pools) * layout.tp * layout.dp),
+            block_size=pool.block_size,
+            block_bytes=pool.block_bytes,
+            num_blocks=pool.num_blocks,
+            tokens=pool.tokens,
+            printed_tokens=pool.printed_tokens,
+            max_model_len=max_len,
+            max_concurrency=pool.max_concurrency,
+            needed_bytes=pool.needed_bytes,
+            available_bytes=pool.available_bytes,
+            longest_length=pool.longest_length,
+        ),
+        verdict=Verdict(fits=True),
+        assumptions=(
+            f"The cache takes {fraction:.0%} of what is free after loading.",
+            "Sliding windows are charged in full.",
+        ),
+    )
+    return replace(ledger, verdict=Verdict(fits=fits(ledger)))
+
+
+def _range(values: tuple[float, float, float]) -> Estimate:
+    low, best, high = values
+    return Estimate(low=low, best=best, high=high, provenance=Provenance.FITTED)

@@ -1,0 +1,172 @@
+"""What changed in vLLM from release to release, as data: `rules_of(version)`.
+
+Each row holds from its first release on. Dates and merge numbers are in the notes of the row; a rule "by date" was
+inferred from when a change was merged and when a log was made, not read in the release itself.
+
+Source: public start-up logs of 0.6.4 to 0.28 and vLLM pull requests 10511, 11809, 12126, 19312, 21489, 30515, 38284.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from calc.errors import InputError
+from calc.memory.engines.kv_groups import PrintedTokens
+
+Release = tuple[int, int, int]
+
+
+class GraphRule(StrEnum):
+    """What happens to the estimate of CUDA graph memory before the pool is sized."""
+
+    NONE = "none"
+    PRINTED = "printed"
+    SUBTRACTED = "subtracted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRules:
+    """The memory rules of one vLLM release.
+
+    legacy: the V0 engine. sampler_bytes: bytes per (sequence, vocabulary entry) of the dummy sampler pass; None where the
+    full-sort sampler is used. padding_ratio: see `calc.memory.engines.kv_groups.group_layers`.
+    """
+
+    first: Release
+    utilization: float
+    legacy: bool
+    graphs: GraphRule
+    printed: PrintedTokens
+    hybrid_cache: bool
+    latent_cache: bool
+    sampler_bytes: float
+    moe_workspace: bool
+    context_counted: bool
+    non_torch_era: str
+    padding_ratio: float
+    hybrid_prefix_caching: bool
+    note: str
+
+
+# Bytes per sequence and vocabulary entry of the dummy sampler pass; fitted by scripts/fit_engine_memory.py.
+SAMPLER_FULL_SORT = 38.0  # top-k/top-p by a full sort of fp32 logits: V0, and V1 up to 0.16
+SAMPLER_LATER = 14.5  # from 0.17
+
+_FIRST = VersionRules(
+    first=(0, 0, 0),
+    utilization=0.90,
+    legacy=True,
+    graphs=GraphRule.NONE,
+    printed=PrintedTokens.BLOCKS,
+    hybrid_cache=False,
+    latent_cache=False,
+    sampler_bytes=SAMPLER_FULL_SORT,
+    moe_workspace=False,
+    context_counted=True,
+    non_torch_era="v0-early",
+    padding_ratio=1.25,
+    hybrid_prefix_caching=False,
+    note="V0 up to 0.6: the CUDA context counts; sliding layers charged in full; MLA stored as ordinary heads",
+)
+
+
+def _from(previous: VersionRules, first: Release, note: str, **changes: object) -> VersionRules:
+    return replace(previous, first=first, note=note, **changes)  # type: ignore[arg-type] # checked by the table's test
+
+
+_V0_7 = _from(
+    _FIRST,
+    (0, 7, 0),
+    "memory before the first allocation is the baseline, so the context no longer counts (by date)",
+    context_counted=False,
+    non_torch_era="v0-late",
+)
+_V0_71 = _from(_V0_7, (0, 7, 1), "MLA caches the latent", latent_cache=True)
+_V1_8 = _from(
+    _V0_71,
+    (0, 8, 0),
+    "V1 by default: tokens are printed; chunked prefill always on",
+    legacy=False,
+    printed=PrintedTokens.GROUP_SHARE,
+    non_torch_era="v1-early",
+)
+_V1_92 = _from(_V1_8, (0, 9, 2), "hybrid cache groups (by date)", hybrid_cache=True)
+_V1_14 = _from(
+    _V1_92,
+    (0, 14, 0),
+    "groups are padded up when buckets differ by less than half (by date)",
+    padding_ratio=1.5,
+)
+_V1_17 = _from(
+    _V1_14,
+    (0, 17, 0),
+    "lighter sampler pass; the fused-expert workspace stays allocated while it runs",
+    sampler_bytes=SAMPLER_LATER,
+    moe_workspace=True,
+)
+_V1_18 = _from(
+    _V1_17,
+    (0, 18, 0),
+    "graph estimate printed, not subtracted; more workspace outside torch",
+    graphs=GraphRule.PRINTED,
+    non_torch_era="v1-late",
+)
+_V1_21 = _from(
+    _V1_18,
+    (0, 21, 0),
+    "graph estimate subtracted, default utilisation 0.92, tokens printed from the concurrency; recurrent models cache "
+    "prefixes by default (by date), which keeps a second state for a request",
+    hybrid_prefix_caching=True,
+    graphs=GraphRule.SUBTRACTED,
+    utilization=0.92,
+    printed=PrintedTokens.CONCURRENCY,
+)
+_V1_28 = _from(
+    _V1_21,
+    (0, 28, 0),
+    "one line for all memory consumed (weights and what is outside torch together)",
+    non_torch_era="consumed",
+)
+
+VLLM_VERSIONS: tuple[VersionRules, ...] = (
+    _FIRST,
+    _V0_7,
+    _V0_71,
+    _V1_8,
+    _V1_92,
+    _V1_14,
+    _V1_17,
+    _V1_18,
+    _V1_21,
+    _V1_28,
+)
+LATEST = (0, 33, 0)  # the newest release that the rules are meant for
+LEGACY_LAST = (0, 10, 99)  # the V0 engine could still be chosen up to here
+
+
+def release(text: str) -> Release:
+    """(major, minor, patch) of a version as logs print it, or `InputError`."""
+    found = re.match(r"\s*v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,6}))?", text)
+    if found is None:
+        raise InputError("engine_version", text, "it must look like 0.19.0")
+    return int(found[1]), int(found[2]), int(found[3] or 0)
+
+
+def rules_of(version: str | None, *, legacy: bool | None = None) -> VersionRules:
+    """The rules of a vLLM version (None: the newest); `legacy` chooses the V0 engine where both existed."""
+    wanted = LATEST if version is None else release(version)
+    found = VLLM_VERSIONS[0]
+    for rules in VLLM_VERSIONS:
+        if rules.first <= wanted:
+            found = rules
+    if legacy and not found.legacy:
+        if wanted > LEGACY_LAST:
+            raise InputError("legacy_engine", version or "newest", "the V0 engine ended with 0.10")
+        return replace(
+            _V0_71, first=found.first, note=f"V0 engine in a release with V1 ({version}): {_V0_71.note}"
+        )
+    if legacy is False and found.legacy:
+        return replace(_V1_8, first=found.first, note=f"V1 preview in {version}: {_V1_8.note}")
+    return found

@@ -1,0 +1,287 @@
+"""vLLM: KV pool = total x utilisation - weights - activation peak - memory outside torch - graph estimate, per GPU.
+
+The rank with the least room binds the pool of all. Rules are keyed by version (`calc.memory.engines.versions`).
+
+Source: vllm/v1/worker/gpu_worker.py, vllm/v1/core/kv_cache_utils.py; errors over public logs in docs/accuracy.md.
+Ignores: other processes on the card (they make the engine refuse or fail later; they do not shrink the pool).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calc.accelerator import Accelerator
+from calc.layout import Layout
+from calc.memory.engines.activation import StepShape, activation_estimate, activation_peak
+from calc.memory.engines.kv_groups import Pool, StagePool, pool_of, stage_block_bytes
+from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
+from calc.memory.engines.nearest import fits, with_verdict
+from calc.memory.engines.overheads import graph_estimate, non_torch
+from calc.memory.engines.settings import Engine, EngineSettings
+from calc.memory.engines.shapes import ModelShape, shape_of
+from calc.memory.engines.sharding import (
+    ShardPlan,
+    StageLayers,
+    expert_format,
+    experts_width,
+    pipeline_stages,
+    shard_plan,
+    stage_weights,
+)
+from calc.memory.engines.versions import GraphRule
+from calc.memory.engines.vllm_start import CachePlan, VllmStart, cache_plan, resolve_start
+from calc.memory.kv import kv_bytes_per_token
+from calc.model import ModelSpec
+from calc.provenance import Estimate, Provenance
+from calc.quantization import FORMATS, KV_FORMATS
+from calc.units import GIB
+from calc.verdict import Verdict
+
+WEIGHT_RANGE_PLAIN = 0.001  # 16 bit and fp8
+WEIGHT_RANGE_PACKED = 0.02  # 4-bit formats with a known list of what is not quantised
+WEIGHT_RANGE_UNKNOWN = 0.10  # bitsandbytes: checkpoints keep layers in 16 bit
+CONTEXT_BYTES = 0.5 * GIB  # CUDA context, outside the engine's count
+# Experts that run in Triton's fused kernel, whose workspace stays allocated: 16-bit and block-fp8 weights.
+WORKSPACE_FORMATS = ("bf16", "fp16", "fp8-block", "fp8", "fp8-channel")
+
+
+def vllm_ledger(
+    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> Ledger:
+    """The ledger of one replica, tightest rank first, with its pool and its verdict."""
+    ledger = vllm_memory(spec, accelerator, layout, settings)
+    return with_verdict(
+        ledger,
+        spec=spec,
+        accelerator=accelerator,
+        layout=layout,
+        settings=settings,
+        memory_of=vllm_memory,
+        message=vllm_message,
+    )
+
+
+def vllm_message(ledger: Ledger) -> str:
+    """The engine's own kind of refusal."""
+    kv = ledger.kv
+    if kv.available_bytes <= 0:
+        return (
+            f"No available memory for the cache blocks: {kv.available_bytes / GIB:.2f} GiB are left for the KV cache. "
+            "Try increasing the memory utilisation."
+        )
+    estimated = (
+        f" Based on the available memory, the estimated maximum model length is {kv.longest_length}."
+        if kv.longest_length
+        else ""
+    )
+    return (
+        f"To serve at least one request with the model's max seq len ({kv.max_model_len}), "
+        f"{kv.needed_bytes / GIB:.2f} GiB KV cache is needed, which is larger than the available KV cache memory "
+        f"({kv.available_bytes / GIB:.2f} GiB).{estimated}"
+    )
+
+
+def vllm_memory(
+    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> Ledger:
+    """The ledger without nearest changes: what a search calls for every candidate."""
+    shape = shape_of(spec)
+    start = resolve_start(shape, accelerator, settings)
+    plan = shard_plan(
+        layout,
+        quantization=settings.quantization,
+        mxfp4_kernel=settings.mxfp4_kernel or default_mxfp4_kernel(accelerator),
+    )
+    stages = pipeline_stages(shape.n_layers, layout.pp)
+    cache = cache_plan(shape, layout, stages, start, settings)
+    ranks = [
+        _rank(shape, accelerator, layout, settings=settings, start=start, plan=plan, stage=stage)
+        for stage in stages
+    ]
+    pools = [
+        StagePool(
+            available_bytes=float(rank.kv.best)
+            if settings.available_kv_bytes is None
+            else settings.available_kv_bytes,
+            block_bytes=stage_block_bytes(cache.groups, layers),
+        )
+        for rank, layers in zip(ranks, cache.stage_layers, strict=True)
+    ]
+    pool = pool_of(
+        cache.groups,
+        pools,
+        max_model_len=start.max_model_len,
+        limits=cache.limits,
+        printed=start.rules.printed,
+    )
+    order = sorted(range(len(ranks)), key=lambda i: _room(pools[i]))
+    ledger = Ledger(
+        engine=Engine.VLLM,
+        version=settings.version or "newest",
+        ranks=tuple(ranks[i] for i in order),
+        kv=_numbers(spec, layout, start=start, cache=cache, pool=pool, pools=pools),
+        verdict=Verdict(fits=True),
+        assumptions=start.assumptions,
+    )
+    return replace(ledger, verdict=Verdict(fits=fits(ledger)))
+
+
+def _room(stage: StagePool) -> float:
+    """Blocks that a stage has room for, unrounded."""
+    return stage.available_bytes / stage.block_bytes if stage.block_bytes else float("inf")
+
+
+def default_mxfp4_kernel(accelerator: Accelerator) -> str:
+    """The kernel that MXFP4 experts run in: Triton on Hopper and newer, Marlin before."""
+    return "marlin" if accelerator.arch in ("Ampere", "Ada", "Turing", "Volta") else "triton"
+
+
+def _rank(
+    shape: ModelShape,
+    accelerator: Accelerator,
+    layout: Layout,
+    *,
+    settings: EngineSettings,
+    start: VllmStart,
+    plan: ShardPlan,
+    stage: StageLayers,
+) -> RankLedger:
+    weights = stage_weights(shape, stage, plan, with_mtp=settings.mtp)
+    runs_experts = expert_format(shape, plan) in WORKSPACE_FORMATS
+    peak = activation_peak(
+        shape,
+        StepShape(
+            tokens=start.tokens,
+            sequences=start.sequences,
+            tp=layout.tp,
+            pp=layout.pp,
+            first_stage=stage.is_first,
+            last_stage=stage.is_last,
+            element_bytes=4 if shape.spec.dtype == "fp32" or settings.quantization == "fp32" else 2,
+            image_items=settings.image_items,
+            experts_on_gpu_width=experts_width(shape, plan) if runs_experts else 0,
+            compiled=not (start.rules.legacy or settings.enforce_eager),
+        ),
+        start.rules,
+    )
+    lines = [
+        Line(
+            kind=LineKind.WEIGHTS,
+            bytes=weights_estimate(shape, plan, weights.total),
+            note=_weights_note(stage, weights.rotary, weights.load_peak),
+        ),
+        Line(
+            kind=LineKind.ACTIVATION,
+            bytes=activation_estimate(
+                peak, has_vision=shape.vision is not None, defaulted=start.batch_assumed
+            ),
+            note=f"dummy step of {start.tokens:,} tokens and {start.sequences:,} sequences",
+        ),
+        Line(
+            kind=LineKind.NON_TORCH,
+            bytes=non_torch(start.rules.non_torch_era, accelerator, layout),
+            note="communication and library buffers outside torch",
+        ),
+    ]
+    graphs = _graph_line(shape, layout, settings, start, stage)
+    if graphs is not None:
+        lines.append(graphs)
+    budget = start.total.scaled(start.utilization)
+    kv = rest_of(budget, [line.bytes for line in lines if line.counted])
+    left = rest_of(
+        start.total,
+        [budget, *(line.bytes for line in lines if not line.counted), Estimate.exactly(CONTEXT_BYTES)],
+    )
+    label = "every GPU" if layout.pp == 1 else f"stage {stage.index + 1} of {layout.pp}"
+    return RankLedger(
+        label=label,
+        gpus=layout.tp * layout.dp,
+        total=start.total,
+        budget=budget,
+        lines=tuple(lines),
+        kv=kv,
+        left=left,
+    )
+
+
+def _graph_line(
+    shape: ModelShape,
+    layout: Layout,
+    settings: EngineSettings,
+    start: VllmStart,
+    stage: StageLayers,
+) -> Line | None:
+    if settings.enforce_eager:
+        return None
+    estimate = graph_estimate(
+        n_layers=stage.last - stage.first,
+        max_seqs=start.sequences,
+        moe=shape.is_moe,
+        expert_parallel=layout.ep > 1 and layout.dp > 1,
+        sizes=settings.graph_sizes,
+    )
+    counted = start.graphs is GraphRule.SUBTRACTED
+    note = "estimated and subtracted" if counted else "taken from what the engine leaves free"
+    return Line(kind=LineKind.GRAPHS, bytes=estimate, note=note, counted=counted)
+
+
+def rest_of(total: Estimate, parts: list[Estimate]) -> Estimate:
+    """Total less its parts, with errors that add up."""
+    low, best, high = float(total.low), float(total.best), float(total.high)
+    for part in parts:
+        low, best, high = low - float(part.high), best - float(part.best), high - float(part.low)
+    low, high = min(low, best), max(high, best)
+    return Estimate(low=low, best=best, high=high, provenance=Provenance.FITTED)
+
+
+def weights_estimate(shape: ModelShape, plan: ShardPlan, size: float) -> Estimate:
+    """Bytes of weights with the range of their format: what is not quantised is not always known."""
+    names = (
+        {plan.quantization}
+        if plan.quantization
+        else {w.stored for block in shape.blocks for sub in block.sublayers for w in sub.weights}
+    )
+    share = WEIGHT_RANGE_PLAIN
+    if any(name.startswith("bnb") for name in names if name):
+        share = WEIGHT_RANGE_UNKNOWN
+    elif any(FORMATS[name].bits < 8 for name in names if name):
+        share = WEIGHT_RANGE_PACKED
+    return Estimate(low=size * (1 - share), best=size, high=size * (1 + share), provenance=Provenance.EXACT)
+
+
+def _weights_note(stage: StageLayers, rotary: float, load_peak: float) -> str:
+    parts = [f"layers {stage.first + 1} to {stage.last}"]
+    if rotary:
+        parts.append(f"{rotary / GIB:.2f} GiB of rotary tables")
+    if load_peak:
+        parts.append(f"{load_peak / GIB:.2f} GiB that loading leaves in the count")
+    return ", ".join(parts)
+
+
+def _numbers(
+    spec: ModelSpec,
+    layout: Layout,
+    *,
+    start: VllmStart,
+    cache: CachePlan,
+    pool: Pool,
+    pools: list[StagePool],
+) -> KvNumbers:
+    plain = start.kv_format.name if start.kv_format.name in KV_FORMATS else "fp8"
+    reserved = sum(p.block_bytes * pool.num_blocks for p in pools) * layout.tp * layout.dp
+    return KvNumbers(
+        logical_bytes_per_token=kv_bytes_per_token(spec, plain),
+        reserved_bytes=float(reserved),
+        block_size=pool.block_size,
+        block_bytes=pool.block_bytes,
+        num_blocks=pool.num_blocks,
+        tokens=pool.tokens,
+        printed_tokens=pool.printed_tokens,
+        max_model_len=start.max_model_len,
+        max_concurrency=pool.max_concurrency,
+        needed_bytes=pool.needed_bytes,
+        available_bytes=pool.available_bytes,
+        longest_length=pool.longest_length,
+        n_groups=len(cache.groups.groups) if not cache.groups.uniform else 1,
+        padding_layers=pool.padding_layers,
+    )

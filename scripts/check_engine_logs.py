@@ -1,0 +1,59 @@
+"""Prints predicted against logged for every public start-up log, and why a row could not be used.
+
+python scripts/check_engine_logs.py [--cases DIR] [--reference DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+from pathlib import Path
+
+from presets.engine_log_check import RowResult, check_kv
+from presets.engine_logs import EngineLog, read_logs
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    shared = ROOT / "../shared"
+    parser.add_argument("--cases", type=Path, default=os.environ.get("RIDGEBEAM_CASES", shared / "cases"))
+    parser.add_argument(
+        "--reference", type=Path, default=os.environ.get("RIDGEBEAM_REFERENCE", shared / "reference")
+    )
+    arguments = parser.parse_args()
+    logs = read_logs(Path(arguments.cases))
+    configs = Path(arguments.reference) / "configs"
+    kv = [(log, check_kv(log, configs)) for log in logs if {"kv", "needed"} & set(log.roles)]
+    report("KV arithmetic from the logged bytes", kv)
+
+
+def report(title: str, rows: list[tuple[EngineLog, RowResult]]) -> None:
+    print(f"\n## {title}\n")
+    errors = []
+    for log, result in rows:
+        if result.unusable:
+            print(f"{log.case_id}  not used: {result.unusable}")
+            continue
+        worst = result.worst
+        assert worst is not None
+        errors.append(abs(worst.error))
+        mark = "" if abs(worst.error) <= max(0.005, worst.rounding) else "  MISS"
+        for c in result.comparisons:
+            print(
+                f"{c.case_id}  {c.quantity:14s} {c.predicted:16,.3f} {c.logged:16,.3f} {100 * c.error:+8.3f}%"
+                f"  (rounding {100 * c.rounding:.3f}%)  {log.model[:40]}{mark}"
+            )
+    if errors:
+        errors.sort()
+        print(
+            f"\n{len(errors)} rows used, {len(rows) - len(errors)} not; worst quantity of each row: "
+            f"median {100 * statistics.median(errors):.3f}%, 90th {100 * errors[int(0.9 * len(errors))]:.3f}%, "
+            f"max {100 * errors[-1]:.3f}%"
+        )
+
+
+if __name__ == "__main__":
+    main()
