@@ -14,6 +14,7 @@ from enum import StrEnum
 from math import isfinite
 from typing import Any
 
+from calc.engine import Engine
 from calc.errors import InputError
 from calc.layout import Layout
 from calc.slo import Slo
@@ -31,15 +32,6 @@ class Fidelity(StrEnum):
     TEXTBOOK = "textbook"
     ROOFLINE = "roofline"
     EXPECTED = "expected"
-
-
-class Engine(StrEnum):
-    """The serving engines whose rules are known."""
-
-    VLLM = "vllm"
-    SGLANG = "sglang"
-    TENSORRT_LLM = "tensorrt-llm"
-    LLAMA_CPP = "llama.cpp"
 
 
 class Traffic(StrEnum):

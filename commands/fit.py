@@ -1,10 +1,11 @@
-"""`ridgebeam fit`: does it fit, and how many KV tokens does the engine get."""
+"""`ridgebeam fit`: does it fit under the engine's own rules, and how many KV tokens will it print."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from calc.units import GIB
 from commands.arguments import (
     INFEASIBLE,
     OK,
@@ -18,30 +19,71 @@ from commands.arguments import (
     verb,
 )
 
+if TYPE_CHECKING:
+    from calc.memory.engines import EngineSettings
+
 
 def add(verbs: Any) -> None:
     parser = verb(verbs, "fit", run, "does it fit, and how many KV tokens does the engine get")
     add_source(parser)
     add_hardware(parser)
     add_formats(parser)
-    parser.add_argument("--device-memory-gib", type=positive, help="the device's total, not the catalogue's")
+    parser.add_argument("--device-memory-gib", type=positive, help="the total that the CUDA runtime reports")
     parser.add_argument("--available-kv-gib", type=positive, help="skip the ledger: only the KV arithmetic")
     parser.add_argument("--max-model-len", type=tokens)
+    parser.add_argument("--max-batched-tokens", type=tokens)
     parser.add_argument("--max-seqs", type=tokens)
+    parser.add_argument("--block-size", type=tokens)
+
+
+def settings(arguments: argparse.Namespace) -> EngineSettings:
+    """What the arguments tell the engine."""
+    from calc.memory.engines import EngineSettings, engine_named
+
+    def bytes_of(gib: float | None) -> float | None:
+        return None if gib is None else gib * GIB
+
+    def stated(text: str) -> str | None:
+        return None if text in ("", "auto") else text
+
+    return EngineSettings(
+        engine=engine_named(arguments.engine),
+        version=stated(arguments.engine_version),
+        memory_utilization=arguments.memory_utilization,
+        max_model_len=arguments.max_model_len,
+        max_batched_tokens=arguments.max_batched_tokens,
+        max_seqs=arguments.max_seqs,
+        block_size=arguments.block_size,
+        kv_dtype=stated(arguments.kv_dtype),
+        quantization=stated(arguments.quantization),
+        device_memory_bytes=bytes_of(arguments.device_memory_gib),
+        available_kv_bytes=bytes_of(arguments.available_kv_gib),
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from calc import contract
     from calc import format as fmt
+    from calc.memory.engines import ledger
+    from calc.memory.report import fit_json
 
-    record = contract.fit_json(inputs(arguments, gpu=arguments.gpu))
-    per_gpu, kv, verdict = record["per_gpu"], record["kv"], record["verdict"]
+    chosen = settings(arguments)
+    found = inputs(arguments, gpu=arguments.gpu)
+    layout = found.scenario.layout
+    result = ledger(found.spec, found.offer.accelerator, layout, chosen)
+    rank, kv = result.tightest, result.kv
     lines = [
-        "fits" if record["fits"] else f"does not fit: {verdict['reason']}",
-        f"per GPU       {fmt.binary_bytes(per_gpu['total_bytes'])} in all",
-        f"  weights     {fmt.binary_bytes(per_gpu['weights_bytes'])}",
-        f"  KV pool     {fmt.binary_bytes(max(0, per_gpu['kv_bytes']))}: {fmt.count(kv['tokens'])} tokens",
-        *(f"  would fit:  {change['text']}" for change in verdict["nearest"]),
+        "fits" if result.verdict.fits else f"does not fit: {result.verdict.reason}",
+        f"{result.engine} {result.version}, {layout.label}, per GPU ({rank.label}):",
+        f"  total        {fmt.binary_bytes(rank.total)}, of which the engine may use {fmt.binary_bytes(rank.budget)}",
+        *(
+            f"  {line.kind:12s} {fmt.binary_bytes(line.bytes)}{'' if line.counted else ' (beside the budget)'}"
+            for line in rank.lines
+        ),
+        f"  KV pool      {fmt.binary_bytes(max(0.0, kv.available_bytes))}",
+        f"the log will say {fmt.count(kv.printed_tokens)} tokens",
+        f"{fmt.count(kv.tokens)} can be used: {kv.max_concurrency:.2f} sequences of {fmt.count(kv.max_model_len)} tokens",
+        *(f"assumed: {text}" for text in result.assumptions),
+        *(f"would fit: {change.text}" for change in result.verdict.nearest),
     ]
-    emit(arguments, record, lines)
-    return OK if record["fits"] else INFEASIBLE
+    emit(arguments, fit_json(result, layout), lines)
+    return OK if result.verdict.fits else INFEASIBLE

@@ -196,7 +196,8 @@ def check_kv(log: EngineLog, configs: Path) -> RowResult:
         kv = ledger(spec, card_of(log), layout_of(log), settings).kv
     except RidgebeamError as error:
         return RowResult(case_id=log.case_id, unusable=f"refused: {error.message}")
-    digits = HALF_DIGIT_BYTES / available if available else 0.0
+    printed = 2 if settings.engine is Engine.SGLANG else 1  # SGLang prints K and V apart, each rounded
+    digits = printed * HALF_DIGIT_BYTES / available if available else 0.0
     found: list[Comparison] = []
 
     def compare(quantity: str, predicted: float, logged: float | None, rounding: float) -> None:

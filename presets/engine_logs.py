@@ -200,7 +200,9 @@ def readings() -> dict[str, Reading]:
     return {
         case_id: Reading(
             config=entry.get("config"),
-            settings={k: v for k, v in entry.items() if k not in ("config", "because", "unusable", "inferred")},
+            settings={
+                k: v for k, v in entry.items() if k not in ("config", "because", "unusable", "inferred")
+            },
             because=entry.get("because", ""),
             unusable=entry.get("unusable", ""),
             inferred=entry.get("inferred", False),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from calc.accelerator import Accelerator
+from calc.engine import Engine, engine_named
 from calc.layout import Layout
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
 from calc.memory.engines.llama_cpp import llama_cpp_ledger
-from calc.memory.engines.settings import Engine, EngineSettings, engine_named
+from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.sglang import sglang_ledger
 from calc.memory.engines.tensorrt_llm import tensorrt_llm_ledger
 from calc.memory.engines.vllm import vllm_ledger

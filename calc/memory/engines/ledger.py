@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from calc.memory.engines.settings import Engine
+from calc.engine import Engine
 from calc.provenance import Estimate
 from calc.verdict import Verdict
 
@@ -87,6 +87,7 @@ class Ledger:
     version: str
     ranks: tuple[RankLedger, ...]
     kv: KvNumbers
+    n_layers: int
     verdict: Verdict
     assumptions: tuple[str, ...] = ()
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from calc.accelerator import Accelerator
+from calc.engine import Engine
 from calc.layout import Layout
 from calc.memory.engines.kv_formats import EngineKvFormat, engine_kv_format
 from calc.memory.engines.kv_groups import ceil_div
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
 from calc.memory.engines.nearest import fits, with_verdict
-from calc.memory.engines.settings import Engine, EngineSettings
+from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape, shape_of
 from calc.memory.engines.vllm import rest_of
 from calc.memory.kv import kv_bytes_per_token
@@ -267,6 +268,7 @@ def llama_cpp_memory(
             longest_length=longest_context(shape, start, settings, available_bytes=available * gpus),
             state_slots=cells.states if cache.states else None,
         ),
+        n_layers=shape.n_layers,
         verdict=Verdict(fits=True),
         assumptions=start.assumptions,
     )

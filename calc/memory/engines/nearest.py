@@ -7,22 +7,23 @@ configuration, so that what is offered does fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from calc.accelerator import Accelerator
+from calc.engine import Engine
 from calc.layout import Layout
 from calc.memory.engines.ledger import Ledger, LineKind
-from calc.memory.engines.settings import Engine, EngineSettings
+from calc.memory.engines.settings import EngineSettings
 from calc.model import Attention, LatentAttention, ModelSpec
 from calc.units import GIB
 from calc.verdict import Change, Verdict, Wall
 
 MemoryOf = Callable[[ModelSpec, Accelerator, Layout, EngineSettings], Ledger]
-Candidate = tuple[str, tuple[tuple[str, str], ...], Layout, EngineSettings]
 
 OFFERED = 3
 HIGH_UTILIZATION = 0.95
 SHORTEST_USEFUL = 256  # tokens: a shorter longest length is not worth offering
+SHORT_LENGTH = 8192  # offered together with a format or a wider layout
 SMALL_BATCHES = ((2048, 256), (1024, 64), (512, 16))
 
 
@@ -45,13 +46,14 @@ def with_verdict(
     if fits(ledger):
         return replace(ledger, verdict=Verdict(fits=True))
     found: list[Change] = []
-    kinds: set[str] = set()
-    for text, named, new_layout, new_settings in _candidates(spec, layout, settings, ledger):
-        if named[0][0] in kinds:
+    kinds: set[frozenset[str]] = set()
+    for step in _candidates(spec, layout, settings, ledger):
+        kind = frozenset(name for name, _ in step.named)
+        if kind in kinds or any(known < kind for known in kinds):
             continue
-        if fits(memory_of(spec, accelerator, new_layout, new_settings)):
-            kinds.add(named[0][0])
-            found.append(Change(text=text, settings=named))
+        if fits(memory_of(spec, accelerator, step.layout, step.settings)):
+            kinds.add(kind)
+            found.append(Change(text=step.text, settings=step.named))
         if len(found) == OFFERED:
             break
     if len(found) < OFFERED:
@@ -73,87 +75,137 @@ def with_verdict(
     )
 
 
-def _candidates(
-    spec: ModelSpec, layout: Layout, settings: EngineSettings, ledger: Ledger
-) -> Iterator[Candidate]:
-    """Changed configurations, from the cheapest to the dearest."""
-    longest = ledger.kv.longest_length
-    if longest >= SHORTEST_USEFUL:
-        yield (
-            f"Serve at most {longest:,} tokens per sequence.",
-            (("max_model_len", str(longest)),),
-            layout,
-            replace(settings, max_model_len=longest),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A changed configuration: in words, as named settings, and as what a ledger takes."""
+
+    text: str
+    named: tuple[tuple[str, str], ...]
+    layout: Layout
+    settings: EngineSettings
+
+    def then(self, other: Step) -> Step:
+        """Both changes; `other` was made from this one's layout and settings."""
+        return replace(other, text=f"{self.text} {other.text}".strip(), named=(*self.named, *other.named))
+
+
+def _candidates(spec: ModelSpec, layout: Layout, settings: EngineSettings, ledger: Ledger) -> Iterator[Step]:
+    """Changed configurations, from the cheapest to the dearest: single ones first, then pairs with a wider layout."""
+    start = Step(text="", named=(), layout=layout, settings=settings)
+    yield from _lengths(start, ledger.kv.longest_length)
+    alone = settings.available_kv_bytes is None
+    if alone:
+        yield from _flags(start, ledger)
+    yield from _cache_formats(start)
+    if not alone:
+        return
+    formats = list(_weight_formats(start))
+    wider = list(_wider(spec, start))
+    yield from formats
+    yield from wider
+    for first in formats:
+        yield from (first.then(second) for second in _lengths(first, SHORT_LENGTH))
+    for first in wider:
+        yield from (first.then(second) for second in _lengths(first, SHORT_LENGTH))
+        for second in _weight_formats(first):
+            yield first.then(second)
+            yield from (first.then(second).then(third) for third in _lengths(second, SHORT_LENGTH))
+
+
+def _lengths(start: Step, longest: int) -> Iterator[Step]:
+    current = start.settings.max_model_len
+    if longest >= SHORTEST_USEFUL and (current is None or longest < current):
+        yield replace(
+            start,
+            text=f"Serve at most {longest:,} tokens per sequence.",
+            named=(("max_model_len", str(longest)),),
+            settings=replace(start.settings, max_model_len=longest),
         )
-    if settings.available_kv_bytes is None:
-        yield from _flags(layout, settings, ledger)
+
+
+def _cache_formats(start: Step) -> Iterator[Step]:
+    settings = start.settings
     if (settings.kv_dtype or "auto").lower() in ("auto", "bf16", "fp16", "fp32"):
         name = "q8_0" if settings.engine in (Engine.LLAMA_CPP, Engine.OLLAMA) else "fp8"
-        yield (
-            f"Keep the KV cache in {name}.",
-            (("kv_dtype", name),),
-            layout,
-            replace(settings, kv_dtype=name),
+        yield replace(
+            start,
+            text=f"Keep the KV cache in {name}.",
+            named=(("kv_dtype", name),),
+            settings=replace(settings, kv_dtype=name),
         )
-    yield from _formats(layout, settings)
-    yield from _wider(spec, layout, settings)
 
 
-def _flags(layout: Layout, settings: EngineSettings, ledger: Ledger) -> Iterator[Candidate]:
-    rank = ledger.tightest
+def _flags(start: Step, ledger: Ledger) -> Iterator[Step]:
+    settings, rank = start.settings, ledger.tightest
     used = float(rank.budget.best) / float(rank.total.best)
     if settings.engine in (Engine.VLLM, Engine.SGLANG, Engine.TENSORRT_LLM) and used < HIGH_UTILIZATION:
-        yield (
-            f"Let the engine use {HIGH_UTILIZATION:.0%} of the memory.",
-            (("memory_utilization", str(HIGH_UTILIZATION)),),
-            layout,
-            replace(settings, memory_utilization=HIGH_UTILIZATION),
+        yield replace(
+            start,
+            text=f"Let the engine use {HIGH_UTILIZATION:.0%} of the memory.",
+            named=(("memory_utilization", str(HIGH_UTILIZATION)),),
+            settings=replace(settings, memory_utilization=HIGH_UTILIZATION),
         )
+    if settings.engine in (Engine.LLAMA_CPP, Engine.OLLAMA) and settings.gpu_layers is None:
+        yield from _offloads(start, ledger)
     if settings.engine is not Engine.VLLM:
         return
     for tokens, sequences in SMALL_BATCHES:
         if tokens < (settings.max_batched_tokens or 10**9) or sequences < (settings.max_seqs or 10**9):
-            yield (
-                f"Limit a step to {tokens:,} tokens and {sequences:,} sequences.",
-                (("max_batched_tokens", str(tokens)), ("max_seqs", str(sequences))),
-                layout,
-                replace(settings, max_batched_tokens=tokens, max_seqs=sequences),
+            yield replace(
+                start,
+                text=f"Limit a step to {tokens:,} tokens and {sequences:,} sequences.",
+                named=(("max_batched_tokens", str(tokens)), ("max_seqs", str(sequences))),
+                settings=replace(settings, max_batched_tokens=tokens, max_seqs=sequences),
             )
 
 
-def _formats(layout: Layout, settings: EngineSettings) -> Iterator[Candidate]:
-    if settings.available_kv_bytes is not None or settings.quantization not in (None, "bf16", "fp16", "fp8"):
+def _offloads(start: Step, ledger: Ledger) -> Iterator[Step]:
+    """Fewer layers on the GPU, by quarters of what would fit by weight alone."""
+    rank = ledger.tightest
+    weights = max(rank.bytes_of(LineKind.WEIGHTS), 1.0)
+    for share in (0.9, 0.75, 0.5, 0.25):
+        layers = int(share * float(rank.total.best) / weights * ledger.n_layers)
+        if 0 < layers < ledger.n_layers:
+            yield replace(
+                start,
+                text=f"Keep {layers} layers on the GPU and the rest on the CPU.",
+                named=(("gpu_layers", str(layers)),),
+                settings=replace(start.settings, gpu_layers=layers),
+            )
+
+
+def _weight_formats(start: Step) -> Iterator[Step]:
+    settings = start.settings
+    if settings.quantization not in (None, "bf16", "fp16", "fp8"):
         return
     llama = settings.engine in (Engine.LLAMA_CPP, Engine.OLLAMA)
     for name in ("q8_0", "q4_k") if llama else ("fp8", "int4-g128"):
         if name != settings.quantization:
-            yield (
-                f"Store the weights in {name}.",
-                (("quantization", name),),
-                layout,
-                replace(settings, quantization=name),
+            yield replace(
+                start,
+                text=f"Store the weights in {name}.",
+                named=(("quantization", name),),
+                settings=replace(settings, quantization=name),
             )
 
 
-def _wider(spec: ModelSpec, layout: Layout, settings: EngineSettings) -> Iterator[Candidate]:
+def _wider(spec: ModelSpec, start: Step) -> Iterator[Step]:
     """More GPUs for one replica, by tensor parallelism as far as the heads can be divided."""
-    if settings.available_kv_bytes is not None:
-        return
     heads = 1
     if spec.decoder is not None:
         for run in spec.decoder.runs:
             for sublayer in run.block.sublayers:
                 if isinstance(sublayer, Attention | LatentAttention):
                     heads = max(heads, sublayer.n_heads)
-    for factor in (2, 4, 8, 16):
-        tp = layout.tp * factor
+    for factor in (2, 4, 8, 16, 32):
+        tp = start.layout.tp * factor
         if tp <= heads and heads % tp == 0:
-            wider = replace(layout, tp=tp)
-            yield (
-                f"Spread each replica over {wider.gpus_per_replica} GPUs ({wider.label}).",
-                (("tp", str(tp)),),
-                wider,
-                settings,
+            wider = replace(start.layout, tp=tp)
+            yield replace(
+                start,
+                text=f"Spread each replica over {wider.gpus_per_replica} GPUs ({wider.label}).",
+                named=(("tp", str(tp)),),
+                layout=wider,
             )
 
 

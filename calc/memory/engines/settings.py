@@ -1,23 +1,13 @@
-"""What a person tells an engine at start: `EngineSettings`, and which engines are known."""
+"""What a person tells an engine at start: `EngineSettings`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from calc.engine import Engine
 from calc.errors import InputError
 
 MAX_TOKENS = 100_000_000
-
-
-class Engine(StrEnum):
-    """Serving engines whose memory rules are modelled."""
-
-    VLLM = "vllm"
-    SGLANG = "sglang"
-    TENSORRT_LLM = "tensorrt-llm"
-    LLAMA_CPP = "llama.cpp"
-    OLLAMA = "ollama"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,19 +92,3 @@ class EngineSettings:
         for name in ("window_pool_ratio", "state_memory_ratio"):
             if not 0 < getattr(self, name) <= 100:
                 raise InputError(name, getattr(self, name), "it must be a positive ratio")
-
-
-def engine_named(text: str) -> Engine:
-    """The engine of a name as people write it, or `InputError` listing the known ones."""
-    wanted = text.strip().lower().replace("_", "-").replace(" ", "-")
-    aliases = {
-        "trt-llm": "tensorrt-llm",
-        "trtllm": "tensorrt-llm",
-        "llamacpp": "llama.cpp",
-        "llama-cpp": "llama.cpp",
-    }
-    wanted = aliases.get(wanted, wanted)
-    for engine in Engine:
-        if engine == wanted:
-            return engine
-    raise InputError("engine", text, f"it must be one of {', '.join(Engine)}")

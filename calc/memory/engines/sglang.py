@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass, replace
 
 from calc.accelerator import Accelerator
+from calc.engine import Engine
 from calc.errors import InputError
 from calc.layout import Layout
 from calc.memory.engines.kv_formats import EngineKvFormat, engine_kv_format
@@ -22,7 +23,7 @@ from calc.memory.engines.kv_layers import CacheRules, count_layers
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
 from calc.memory.engines.nearest import fits, with_verdict
 from calc.memory.engines.overheads import GRAPH_FIXED_BYTES, GRAPH_RANGE
-from calc.memory.engines.settings import Engine, EngineSettings
+from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape, shape_of
 from calc.memory.engines.sharding import pipeline_stages, shard_plan, stage_weights
 from calc.memory.engines.vllm import default_mxfp4_kernel, rest_of, weights_estimate
@@ -238,6 +239,7 @@ def sglang_memory(
         version=settings.version or "newest",
         ranks=tuple(ranks[i] for i in order),
         kv=numbers,
+        n_layers=shape.n_layers,
         verdict=Verdict(fits=True),
         assumptions=_assumptions(settings, fraction, numbers),
     )

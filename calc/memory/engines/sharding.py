@@ -134,7 +134,7 @@ def allocated(size: float) -> int:
 
 @lru_cache(maxsize=65536)
 def local_shape(shape: tuple[int, ...], split: Split, tp: int, ep: int, kv_heads: int) -> tuple[int, ...]:
-    """The part of a weight that one rank holds. `kv_heads`: KV heads of the layer, for KV_HEADS splits."""
+    """The part of a weight that one rank holds; a made-up model's one tensor is divided like a matrix. `kv_heads`: KV heads of the layer, for KV_HEADS splits."""
     first, rest = (shape[0], shape[1:]) if shape else (1, ())
     local = shape
     if split is Split.EXPERT:
@@ -176,9 +176,10 @@ def fused_bytes(
     for index, weight in enumerate(weights):
         form = stored_in(weight, role, plan.quantization)
         expert = weight.split is Split.EXPERT
+        split = Split.COLUMN if weight.part is Part.UNSTATED else weight.split
         shape = local_shape(
             weight.shape,
-            weight.split,
+            split,
             plan.expert_tp if expert else tp,
             plan.expert_ep if expert else 1,
             kv_heads,

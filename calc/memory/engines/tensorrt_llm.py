@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.accelerator import Accelerator
+from calc.engine import Engine
 from calc.layout import Layout
 from calc.memory.engines.kv_formats import engine_kv_format
 from calc.memory.engines.kv_groups import (
@@ -24,7 +25,7 @@ from calc.memory.engines.kv_groups import (
 from calc.memory.engines.kv_layers import CacheRules, count_layers
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
 from calc.memory.engines.nearest import fits, with_verdict
-from calc.memory.engines.settings import Engine, EngineSettings
+from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import shape_of
 from calc.memory.engines.sharding import pipeline_stages, shard_plan, stage_weights
 from calc.memory.engines.vllm import rest_of, weights_estimate
@@ -156,6 +157,7 @@ def tensorrt_llm_memory(
             available_bytes=pool.available_bytes,
             longest_length=pool.longest_length,
         ),
+        n_layers=shape.n_layers,
         verdict=Verdict(fits=True),
         assumptions=(
             f"The cache takes {fraction:.0%} of what is free after loading.",

@@ -11,13 +11,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.accelerator import Accelerator
+from calc.engine import Engine
 from calc.layout import Layout
 from calc.memory.engines.activation import StepShape, activation_estimate, activation_peak
 from calc.memory.engines.kv_groups import Pool, StagePool, pool_of, stage_block_bytes
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
 from calc.memory.engines.nearest import fits, with_verdict
 from calc.memory.engines.overheads import graph_estimate, non_torch
-from calc.memory.engines.settings import Engine, EngineSettings
+from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape, shape_of
 from calc.memory.engines.sharding import (
     ShardPlan,
@@ -120,6 +121,7 @@ def vllm_memory(
         version=settings.version or "newest",
         ranks=tuple(ranks[i] for i in order),
         kv=_numbers(spec, layout, start=start, cache=cache, pool=pool, pools=pools),
+        n_layers=shape.n_layers,
         verdict=Verdict(fits=True),
         assumptions=start.assumptions,
     )
