@@ -30,6 +30,7 @@ TABLES = {
 _FIELDS: Mapping[str, tuple[type, ...]] = {
     "vendor": (str,),
     "checked_on": (str,),
+    "about": (str,),
     "name": (str,),
     "aliases": (list,),
     "reported_as": (list,),
@@ -161,7 +162,7 @@ def _build(part_id: str, record: Mapping[str, Any]) -> Accelerator:
         source_date=record["checked_on"],
         confirmation=confirmation,
         confirmed=words,
-        notes=record.get("notes", ""),
+        notes=" ".join(record[name] for name in ("notes", "about") if name in record),
     )
 
 
