@@ -61,7 +61,7 @@ TORCHTITAN = {
     "l40s": {"bf16": 362},
 }
 
-# servcalc 0.1.0, gpus.py: bandwidth GB/s, bf16 (fp16 where there is none) TFLOP/s with FP32 accumulation.
+# servcalc 0.1.0 (MIT), gpus.py: bandwidth GB/s, bf16 (fp16 where there is none) TFLOP/s with FP32 accumulation.
 SERVCALC = {
     "rtx-3060-12gb": {"bandwidth": 360, "16bit": 25},
     "rtx-3070": {"bandwidth": 448, "16bit": 40},
