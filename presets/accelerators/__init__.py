@@ -6,6 +6,7 @@ TFLOP/s, MiB); `presets.accelerators.record` turns one into a `calc.accelerator.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -91,7 +92,7 @@ def resolve_id(gpu_id: str) -> str:
     plain = gpu_id.strip().lower()
     if plain in _homes():
         return plain
-    found = _names().get(matching_key(gpu_id))
+    found = _names().get(matching_key(gpu_id)) or _decorated(gpu_id)
     if found is None:
         raise InputError(
             "accelerator",
@@ -102,10 +103,33 @@ def resolve_id(gpu_id: str) -> str:
     return found
 
 
+# What people and logs write around a part's name.
+_MAKERS = ("nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "intel")
+_MEMORY_SUFFIX = re.compile(
+    r"^(?P<name>.*?)[\s_-]+(?P<gb>\d{1,3})\s?gb([\s_-]*(hbm|gddr)\w*)?\s*$", re.IGNORECASE
+)
+
+
+def _decorated(text: str) -> str | None:
+    """A name with its maker in front or its memory behind ("NVIDIA A40 48GB"); the memory must be the part's own."""
+    suffix = _MEMORY_SUFFIX.match(text[:200])
+    key = matching_key(suffix["name"] if suffix else text)
+    for maker in _MAKERS:
+        key = key.removeprefix(maker)
+    for candidate in (key, f"rtx{key}") if key else ():
+        found = _names().get(candidate)
+        if found is None:
+            continue
+        label_gb = _records(_homes()[found])[found]["memory"].get("label_gb")
+        if suffix is None or int(suffix["gb"]) == label_gb:
+            return found
+    return None
+
+
 def _nearest(gpu_id: str, count: int = 3) -> list[str]:
     from difflib import SequenceMatcher
 
-    wanted = matching_key(gpu_id)
+    wanted = matching_key(gpu_id[:60])  # the comparison is quadratic, and no name is longer
     scores: dict[str, float] = {}
     for name, part_id in _names().items():
         score = SequenceMatcher(None, wanted, name).ratio()

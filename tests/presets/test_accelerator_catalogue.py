@@ -40,6 +40,12 @@ def test_the_textbook_devices_are_the_lessons_round_figures():
         ("Mi300X", "mi300x"),
         ("Apple-M3-Max", "apple-m3-max"),
         ("tpu_v5e", "tpu-v5e"),
+        ("A100-SXM-40GB", "a100-sxm4-40gb"),
+        ("NVIDIA H200-NVL-141GB", "h200-nvl-141gb"),
+        ("L40S 48GB", "l40s"),
+        ("4090 24GB", "rtx-4090"),
+        ("AMD Instinct MI300X 192GB HBM3", "mi300x"),
+        ("H800-SXM", "h800-sxm5-80gb"),
     ],
 )
 def test_names_are_matched_without_case_and_punctuation(typed, part_id):
@@ -70,6 +76,12 @@ def test_an_unknown_id_names_the_three_nearest():
     assert "h100-sxm5-80gb" in caught.value.allowed
     assert caught.value.allowed.count(",") == 2
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("typed", ["L40S 24GB", "4090 48GB", "H100 12GB", "NVIDIA", "80GB"])
+def test_a_name_with_another_memory_than_the_parts_own_is_refused(typed):
+    with pytest.raises(InputError):
+        accelerators.load(typed)
 
 
 @pytest.mark.parametrize("typed", ["", "   ", "🙂", "x" * 10_000, "../../etc/passwd", "[vendor]"])
