@@ -88,7 +88,7 @@ def read(
         return _read_path(Path(text).expanduser())
     reference = _with_revision(parse_reference(text), revision)
     if reference.file is not None or reference.quantization is not None:
-        raise InputError("model", text, "GGUF files are not read", next_step="Paste the config.json.")
+        return _hub_gguf(reference, token)
     if reference.revision is None and (preset := models.find(reference.repo_id)) is not None:
         return _preset(preset)
     return _hub(reference, token)
@@ -154,6 +154,24 @@ def _hub(reference: HubReference, token: str | None) -> ModelSource:
     )
 
 
+def _hub_gguf(reference: HubReference, token: str | None) -> ModelSource:
+    from presets.gguf_file import read_hub_gguf
+
+    try:
+        model = read_hub_gguf(reference, token=token)
+    except SourceError as error:
+        raise _with_suggestions(error, reference.repo_id) from None
+    return ModelSource(
+        spec=model.spec,
+        kind=SourceKind.HUB_GGUF,
+        id=model.spec.id,
+        revision=model.commit or reference.revision,
+        origin=f"Read from the header of {model.file} of {reference.repo_id} on the hub.",
+        checkpoint=model.checkpoint,
+        warnings=model.warnings,
+    )
+
+
 def _with_suggestions(error: SourceError, repo_id: str) -> SourceError:
     """The same error, naming bundled models of a similar name where they would help."""
     similar = nearest(repo_id, models.preset_ids()) if error.fault in _WITHOUT_NETWORK else ()
@@ -180,7 +198,7 @@ def _read_path(path: Path) -> ModelSource:
         what = "it is not a regular file" if path.exists() else "there is no such file"
         raise InputError("model", str(path), what, next_step="Check the path, or give a hub id.")
     if path.suffix.lower() == ".gguf":
-        raise InputError("model", str(path), "GGUF files are not read", next_step="Give the config.json.")
+        return _gguf_file(path)
     return _config_file(path)
 
 
@@ -235,6 +253,20 @@ def _add_local_quantization(config: dict[str, object], folder: Path) -> None:
     from presets.hub import merge_quantization
 
     merge_quantization(config, _read_object(folder / QUANTIZATION_FILE))
+
+
+def _gguf_file(path: Path) -> ModelSource:
+    from presets.gguf_file import read_local_gguf
+
+    model = read_local_gguf(path)
+    return ModelSource(
+        spec=model.spec,
+        kind=SourceKind.GGUF_FILE,
+        id=model.spec.id,
+        origin=f"Read from the header of {path}.",
+        checkpoint=model.checkpoint,
+        warnings=model.warnings,
+    )
 
 
 def _with_stored_dtype(config: Mapping[str, object], facts: CheckpointFacts | None) -> Mapping[str, object]:

@@ -1,0 +1,318 @@
+"""Models in GGUF files: against transformers' own modules, a published log, the bundled presets; local and on a hub."""
+
+import csv
+import json
+
+import gguf
+import numpy as np
+import pytest
+from gguf_files import Q, llama_tensors, q4_k_m, write_header, write_whole
+from test_gguf_header import TINY
+
+from calc.errors import InputError, SourceError, SourceFault, UnsupportedArchitecture
+from calc.memory.kv import kv_bytes_per_token, windows
+from calc.model import Role
+from calc.parameters import count_parameters
+from calc.quantization import stored_bytes
+from calc.units import MIB
+from presets import gguf_file, models
+from presets.sources import SourceKind, read
+
+# Published shapes by family; layers are few where only their shapes matter.
+FAMILIES = {
+    "llama": models.config_of("meta-llama/Llama-3.2-1B-Instruct"),
+    "qwen2": models.config_of("Qwen/Qwen2.5-1.5B"),
+    "qwen3": models.config_of("Qwen/Qwen3-0.6B"),
+    "phi3": models.config_of("microsoft/Phi-3-mini-4k-instruct"),
+    "mistral": models.config_of("mistralai/Mistral-Nemo-Instruct-2407"),
+    "gemma": {"model_type": "gemma", "head_dim": 256, "num_key_value_heads": 1},
+    "gemma2": {"model_type": "gemma2", "head_dim": 256, "num_key_value_heads": 4, "sliding_window": 4096},
+    "gemma3": {"model_type": "gemma3_text", "head_dim": 256, "num_key_value_heads": 1, "sliding_window": 512},
+    "granite": {"model_type": "granite", "num_key_value_heads": 2},
+    "olmo2": {"model_type": "olmo2", "num_key_value_heads": 8},
+    "smollm3": {"model_type": "smollm3", "num_key_value_heads": 2},
+    "seed_oss": {"model_type": "seed_oss", "num_key_value_heads": 2, "head_dim": 128},
+    "arcee": {"model_type": "arcee", "num_key_value_heads": 2},
+}
+GENERIC = {
+    "hidden_size": 1024,
+    "intermediate_size": 2048,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 12,
+    "vocab_size": 8192,
+    "max_position_embeddings": 8192,
+    "pad_token_id": 0,
+}
+ARCHITECTURE = {"mistral": "llama"}
+
+
+def as_transformers_builds(config, architecture):
+    """Tensors by llama.cpp's names, from the modules that transformers makes of `config`."""
+    torch = pytest.importorskip("torch")
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    fields = {key: value for key, value in config.items() if key not in ("torch_dtype", "architectures")}
+    built = AutoConfig.for_model(**fields)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(built)
+    names = gguf.get_tensor_name_map(
+        next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture),
+        built.num_hidden_layers,
+    )
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        target = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        assert target is not None, name
+        tensors[target] = (tuple(parameter.shape), Q.F32 if parameter.ndim == 1 else Q.Q8_0)
+    return tensors, built, model
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_the_parameters_that_transformers_builds(tmp_path, family):
+    architecture = ARCHITECTURE.get(family, family)
+    tensors, built, model = as_transformers_builds(GENERIC | FAMILIES[family], architecture)
+    fields = {
+        name: getattr(built, name, None)
+        for name in (*GENERIC, "num_key_value_heads", "head_dim", "sliding_window")
+    }
+    source = read(str(write_header(tmp_path / "m.gguf", architecture, fields, tensors)))
+    assert count_parameters(source.spec).total == sum(parameter.numel() for parameter in model.parameters())
+    head_dim = getattr(built, "head_dim", None) or built.hidden_size // built.num_attention_heads
+    every = "sliding_attention" if family == "phi3" else "full_attention"  # Phi-3 states no layer types
+    layers = getattr(built, "layer_types", None) or [every] * built.num_hidden_layers
+    per_layer = 2 * built.num_key_value_heads * head_dim * 2  # K and V in 16 bit
+    assert kv_bytes_per_token(source.spec) == layers.count("full_attention") * per_layer
+    windowed = layers.count("sliding_attention")
+    in_windows = [(windowed, built.sliding_window, windowed * per_layer)] if windowed else []
+    assert [(w.layers, w.window, w.bytes_per_token) for w in windows(source.spec)] == in_windows
+    assert stored_bytes(source.spec).stored == source.checkpoint.stored_bytes
+    assert source.kind is SourceKind.GGUF_FILE
+
+
+@pytest.mark.parametrize("preset", ["meta-llama/Meta-Llama-3.1-8B", "meta-llama/Llama-2-7b-hf"])
+def test_a_file_is_the_model_that_its_config_is(tmp_path, preset):
+    config, spec = models.config_of(preset), models.load(preset)
+    file = read(str(write_header(tmp_path / "m.gguf", "llama", config, llama_tensors(config)))).spec
+    assert count_parameters(file) == count_parameters(spec)
+    assert kv_bytes_per_token(file) == kv_bytes_per_token(spec)
+    assert file.max_positions == spec.max_positions
+
+
+@pytest.mark.reference
+def test_q4_k_m_of_llama_3_has_the_bytes_that_llama_cpp_logs(tmp_path, cases):
+    (log,) = [row for row in csv.DictReader((cases / "engine_logs.csv").open()) if row["case_id"] == "L116"]
+    assert "CUDA0 weights 4403.49 MiB + CPU 281.81 MiB (token embeddings stay on CPU)" in log["notes"]
+    config = models.config_of("meta-llama/Meta-Llama-3.1-8B")  # Llama 3 and 3.1 have the same shapes
+    source = read(str(write_header(tmp_path / "m.gguf", "llama", config, q4_k_m(config))))
+    (embedding,) = source.spec.embeddings
+    assert embedding.stored == "q4_k"
+    on_cpu = 128_256 * 4096 * 144 / 256
+    assert round(on_cpu / MIB, 2) == 281.81
+    assert round((source.checkpoint.stored_bytes - on_cpu) / MIB, 2) == 4403.49
+    assert round(source.checkpoint.stored_bytes / MIB / 1024, 2) == float(log["reported_weights_gib_per_gpu"])
+    assert stored_bytes(source.spec).stored == source.checkpoint.stored_bytes
+    assert kv_bytes_per_token(source.spec) * 8192 == 1024 * MIB
+
+
+def test_layers_of_different_formats_stay_apart(tmp_path):
+    config = models.config_of("meta-llama/Meta-Llama-3.1-8B")
+    spec = read(str(write_header(tmp_path / "m.gguf", "llama", config, q4_k_m(config)))).spec
+    (decoder,) = spec.stacks_of(Role.DECODER)
+    assert decoder.n_layers == 32
+    stored = [
+        weight.stored
+        for run in decoder.runs
+        for _ in range(run.count)
+        for weight in run.block.weights()
+        if weight.name == "self_attn.v_proj"
+    ]
+    assert stored[:6] == ["q6_k"] * 4 + ["q4_k"] * 2
+    assert stored.count("q6_k") == 16
+
+
+def test_frequencies_beside_the_layers_count_as_bytes_and_not_as_parameters(tmp_path):
+    tensors = llama_tensors(TINY)
+    plain = read(str(write_header(tmp_path / "a.gguf", "llama", TINY, tensors)))
+    tensors["rope_freqs.weight"] = ((64,), Q.F32)
+    more = read(str(write_header(tmp_path / "b.gguf", "llama", TINY, tensors)))
+    assert more.checkpoint.stored_bytes == plain.checkpoint.stored_bytes + 256
+    assert count_parameters(more.spec) == count_parameters(plain.spec)
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", ["clip", "bert", "mamba", "t5", "gpt2"])
+def test_a_family_that_is_not_mapped_is_refused_by_name(tmp_path, architecture):
+    path = write_header(tmp_path / "m.gguf", architecture, TINY, llama_tensors(TINY))
+    with pytest.raises(UnsupportedArchitecture, match=architecture) as caught:
+        read(str(path))
+    assert "llama" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"blk.0.attn_q.weight": None}, "lacks the tensor blk.0.attn_q.weight"),
+        ({"blk.1.ffn_up.weight": ((256, 256), Q.Q4_K)}, "blk.1.ffn_up.weight has 65,536 elements where"),
+        ({"blk.0.ssm_a.weight": ((256, 256), Q.Q4_K)}, "holds the tensor 'blk.0.ssm_a.weight'"),
+        ({"blk.2.attn_norm.weight": ((256,), Q.F32)}, "holds the tensor 'blk.2.attn_norm.weight'"),
+        ({"blk.0.attn_q.bias": ((256,), Q.F32)}, "lacks the tensor blk.0.attn_k.bias"),
+        ({"blk.0.attn_q.weight": ((256, 256), Q.I16)}, "is stored as I16"),
+    ],
+)
+def test_tensors_that_do_not_fit_their_metadata_are_refused(tmp_path, change, message):
+    tensors = {name: value for name, value in (llama_tensors(TINY) | change).items() if value is not None}
+    with pytest.raises(SourceError, match=message) as caught:
+        read(str(write_header(tmp_path / "m.gguf", "llama", TINY, tensors)))
+    assert caught.value.fault is SourceFault.UNREADABLE
+    assert "config.json" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_hidden_layers": 2_000_000_000}, "num_hidden_layers"),
+        ({"num_attention_heads": 3}, "num_key_value_heads|multiple"),
+        ({"hidden_size": 0}, "hidden_size"),
+    ],
+)
+def test_metadata_that_cannot_be_is_refused_by_its_field(tmp_path, change, message):
+    with pytest.raises(InputError, match=message):
+        read(str(write_header(tmp_path / "m.gguf", "llama", TINY | change, llama_tensors(TINY))))
+
+
+# ---- files here -----------------------------------------------------------------------------------------------------
+
+
+def test_a_download_that_is_not_complete_is_told(tmp_path):
+    path = write_whole(tmp_path / "m.gguf", "llama", TINY, llama_tensors(TINY))
+    assert read(str(path)).warnings == ()
+    path.write_bytes(path.read_bytes()[:-100_000])
+    assert "download is not complete" in read(str(path)).warnings[0]
+
+
+def test_a_split_file_is_read_whole_from_any_part(tmp_path):
+    whole = read(str(write_whole(tmp_path / "m.gguf", "llama", TINY, llama_tensors(TINY))))
+    write_whole(tmp_path / "s.gguf", "llama", TINY, llama_tensors(TINY), split_max_tensors=8)
+    parts = sorted(tmp_path.glob("s-*.gguf"))
+    assert len(parts) == 3
+    for part in parts:
+        source = read(str(part))
+        assert source.spec.stacks == whole.spec.stacks
+        assert (source.checkpoint.stored_bytes, source.checkpoint.n_files) == (
+            whole.checkpoint.stored_bytes,
+            3,
+        )
+    parts[1].unlink()
+    with pytest.raises(InputError, match="this part of the split file is not there"):
+        read(str(parts[0]))
+
+
+def test_what_is_no_gguf_is_refused(tmp_path):
+    (tmp_path / "m.gguf").write_text(json.dumps({"model_type": "llama"}))
+    with pytest.raises(SourceError, match="does not begin with GGUF") as caught:
+        read(str(tmp_path / "m.gguf"))
+    assert caught.value.exit_code == 4
+
+
+# ---- files on a hub -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gguf_repository(tmp_path_factory):
+    """File name -> bytes: three formats, one of them with a large vocabulary, and a split file in a folder."""
+    folder, files = tmp_path_factory.mktemp("gguf"), {}
+    for label, kind, n_tokens in (("Q4_K_M", Q.Q4_K, 60_000), ("Q8_0", Q.Q8_0, 100), ("F16", Q.F16, 100)):
+        path = write_whole(folder / f"{label}.gguf", "llama", TINY, llama_tensors(TINY, kind), n_tokens)
+        files[f"tiny-{label}.gguf"] = path.read_bytes() + bytes(8_000_000)
+    write_whole(folder / "s.gguf", "llama", TINY, llama_tensors(TINY, Q.Q6_K), split_max_tensors=12)
+    for number, path in enumerate(sorted(folder.glob("s-*.gguf")), 1):
+        files[f"Q6_K/tiny-Q6_K-{number:05d}-of-00002.gguf"] = path.read_bytes()
+    return files
+
+
+@pytest.fixture
+def repository(hub_server, gguf_repository):
+    gguf_file.forget()
+    return hub_server.add("me/Tiny-GGUF", files=dict(gguf_repository))
+
+
+@pytest.mark.hub
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "me/Tiny-GGUF:Q4_K_M",
+        "hf.co/me/Tiny-GGUF:q4_k_m",
+        "me/Tiny-GGUF/tiny-Q4_K_M.gguf",
+        "https://huggingface.co/me/Tiny-GGUF/blob/main/tiny-Q4_K_M.gguf",
+        "https://huggingface.co/me/Tiny-GGUF/resolve/main/tiny-Q4_K_M.gguf?download=true",
+    ],
+)
+def test_a_file_on_the_hub_is_read_by_its_header_alone(repository, hub_server, pasted):
+    source = read(pasted)
+    assert source.kind is SourceKind.HUB_GGUF
+    assert source.id.startswith("me/Tiny-GGUF:")
+    expected = sum(
+        int(np.prod(shape)) * (4 if kind is Q.F32 else 144 / 256)
+        for shape, kind in llama_tensors(TINY).values()
+    )
+    assert source.checkpoint.stored_bytes == expected
+    ranges = [request.range for request in hub_server.requests if "resolve" in request.path]
+    assert ranges[0] == "bytes=0-1048575"
+    assert all(int(asked.rpartition("-")[2]) < 8_000_000 for asked in ranges)
+
+
+@pytest.mark.hub
+def test_a_header_is_not_fetched_twice_and_not_shared_between_readers(repository, hub_server):
+    first = read("me/Tiny-GGUF:Q8_0")
+    n_requests = len(hub_server.requests)
+    assert read("me/tiny-gguf:Q8_0").spec == first.spec
+    assert len(hub_server.requests) == n_requests
+    repository.private = True
+    repository.tokens = ("hf_Secret",)
+    assert read("me/Tiny-GGUF:Q8_0", token="hf_Secret") == first
+    assert len(hub_server.requests) > n_requests
+
+
+@pytest.mark.hub
+def test_a_split_file_on_the_hub_is_read_part_by_part(repository):
+    source = read("me/Tiny-GGUF:Q6_K")
+    assert source.checkpoint.n_files == 2
+    assert dict(source.checkpoint.elements_by_format)["Q6_K"] == sum(
+        int(np.prod(shape)) for shape, kind in llama_tensors(TINY).values() if kind is not Q.F32
+    )
+
+
+@pytest.mark.hub
+@pytest.mark.parametrize("fault", ["ignores-ranges", "cdn"])
+def test_ranges_that_are_ignored_or_served_elsewhere_give_the_same_model(repository, fault):
+    plain = read("me/Tiny-GGUF:Q8_0")
+    repository.fault, repository.fault_on = fault, ("tiny-Q8_0.gguf",)
+    assert read("me/Tiny-GGUF/tiny-Q8_0.gguf").spec.stacks == plain.spec.stacks
+
+
+@pytest.mark.hub
+@pytest.mark.parametrize(
+    ("pasted", "message", "step"),
+    [
+        ("me/Tiny-GGUF:Q5_K_M", "no GGUF file for Q5_K_M", "There are F16, Q4_K_M, Q6_K, Q8_0."),
+        ("me/Tiny-GGUF/other.gguf", "has no file other.gguf", "tree/main"),
+        ("me/Tiny-GGUF", "has GGUF files and no config.json", "me/Tiny-GGUF:Q4_K_M"),
+    ],
+)
+def test_a_file_that_is_not_there_says_which_are(repository, pasted, message, step):
+    with pytest.raises(SourceError, match=message) as caught:
+        read(pasted)
+    assert step in caught.value.next_step
+    assert "paste its config.json" in caught.value.next_step
+
+
+@pytest.mark.hub
+@pytest.mark.parametrize("fault", ["html", "wrong-range", "reset", "status:500"])
+def test_faults_while_the_header_is_read_are_named(repository, fault):
+    repository.fault, repository.fault_on = fault, ("tiny-F16.gguf",)
+    with pytest.raises(SourceError) as caught:
+        read("me/Tiny-GGUF:F16")
+    assert caught.value.next_step
