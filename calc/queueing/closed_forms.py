@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from calc.arrays import Numbers, ceil_count, not_negative, positive_finite, scalar
+from calc.arrays import Numbers, ceil_count, not_negative, positive_finite, scalar, share
 from calc.queueing.base import check_percentile
 
 
@@ -53,6 +53,82 @@ def md1_mean_wait_s(*, utilisation: Numbers, service_s: Numbers) -> Numbers:
     Source: Pollaczek-Khinchine formula, Kleinrock 1975, section 5.6. Ignores: bursts.
     """
     return _over_idle(np.asarray(utilisation) / 2.0, utilisation, service_s)
+
+
+def mg1_mean_wait_s(*, utilisation: Numbers, service_s: Numbers, service_scv: Numbers) -> Numbers:
+    """Mean wait in M/G/1, ρ·S/(1 - ρ) · (1 + c_s²)/2: between M/D/1 (0) and M/M/1 (1), and above for uneven work.
+
+    Source: Pollaczek-Khinchine formula, Kleinrock 1975, section 5.6. Ignores: bursts.
+    """
+    return kingman_mean_wait_s(
+        utilisation=utilisation, service_s=service_s, arrival_scv=1.0, service_scv=service_scv
+    )
+
+
+def kingman_mean_wait_s(
+    *, utilisation: Numbers, service_s: Numbers, arrival_scv: Numbers, service_scv: Numbers
+) -> Numbers:
+    """Mean wait in G/G/1, nearly: ρ·S/(1 - ρ) · (c_a² + c_s²)/2.
+
+    Source: Kingman 1961 (Proc. Camb. Phil. Soc. 57), as the heavy-traffic approximation; exact for c_a² = 1. Ignores:
+    light traffic, correlation between gaps.
+    """
+    not_negative(arrival_scv=arrival_scv, service_scv=service_scv)
+    return _over_idle(np.asarray(utilisation) * (arrival_scv + service_scv) / 2.0, utilisation, service_s)
+
+
+def allen_cunneen_mean_wait_s(
+    *,
+    waiting_share: Numbers,
+    utilisation: Numbers,
+    service_s: Numbers,
+    servers: Numbers,
+    arrival_scv: Numbers = 1.0,
+    service_scv: Numbers = 1.0,
+) -> Numbers:
+    """Mean wait in G/G/c, nearly: C·S/(c·(1 - ρ)) · (c_a² + c_s²)/2, with Erlang's chance C to wait; exact for M/M/c.
+
+    Source: Allen 1990, Probability, Statistics and Queueing Theory, section 5.3. Ignores: correlation between gaps.
+    """
+    share(waiting_share=waiting_share)
+    positive_finite(servers=servers)
+    not_negative(arrival_scv=arrival_scv, service_scv=service_scv)
+    line = np.asarray(waiting_share) / servers * (arrival_scv + service_scv) / 2.0
+    return _over_idle(line, utilisation, service_s)
+
+
+def sakasegawa_mean_wait_s(
+    *, utilisation: Numbers, service_s: Numbers, servers: Numbers, arrival_scv: Numbers, service_scv: Numbers
+) -> Numbers:
+    """Mean wait in G/G/c without Erlang's formula: ρ^(√(2(c+1)) - 1)·S/(c·(1 - ρ)) · (c_a² + c_s²)/2.
+
+    Source: Sakasegawa 1977 (Ann. Inst. Statist. Math. 29). Ignores: correlation between gaps.
+    """
+    positive_finite(servers=servers)
+    not_negative(utilisation=utilisation, arrival_scv=arrival_scv, service_scv=service_scv)
+    power = np.asarray(utilisation, dtype=float) ** (np.sqrt(2.0 * (np.asarray(servers) + 1.0)) - 1.0)
+    return _over_idle(power / servers * (arrival_scv + service_scv) / 2.0, utilisation, service_s)
+
+
+def sharing_mean_time_s(*, size_s: Numbers, utilisation: Numbers) -> Numbers:
+    """Mean time of a request that alone would take `size_s`, when one server is shared evenly: x/(1 - ρ).
+
+    The same for every distribution of sizes.
+
+    Source: Kleinrock 1976, Queueing Systems II, section 4.4. Ignores: rates that change with the load
+    (`calc.queueing.sharing`).
+    """
+    return _over_idle(1.0, utilisation, size_s)
+
+
+def decode_balance_step_s(*, fixed_s: Numbers, busy_share: Numbers) -> Numbers:
+    """Step of continuous batching at which tokens leave as fast as they are asked for: fixed/(1 - x).
+
+    x is the share of each second that grows with the work: λ·(n_in·c_prefill + n_out·(c_decode + c_kv·context)).
+
+    Source: the step's balance B = λ·n_out·T solved for T. Ignores: token budgets, batch caps, fluctuation.
+    """
+    return _over_idle(1.0, busy_share, fixed_s)
 
 
 def mm1_time_quantile_s(*, percentile: float, utilisation: Numbers, service_s: Numbers) -> Numbers:
