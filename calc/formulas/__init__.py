@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from calc.errors import InputError
-from calc.formulas.load_formulas import COST_FORMULAS, QUEUE_FORMULAS, SPECULATION_FORMULAS
 from calc.formulas.memory_formulas import MEMORY_FORMULAS
+from calc.formulas.queueing_formulas import QUEUE_FORMULAS
 from calc.formulas.record import Example, Formula, Symbol, latex_number, latex_reading
 from calc.formulas.roofline_formulas import ROOFLINE_FORMULAS
+from calc.formulas.speculation_and_cost_formulas import COST_FORMULAS, SPECULATION_FORMULAS
 from calc.formulas.timing_formulas import DECODE_FORMULAS, REQUEST_FORMULAS, SIZING_FORMULAS
 
 __all__ = ["FORMULAS", "Example", "Formula", "Symbol", "formula", "latex_number", "latex_reading", "topics"]

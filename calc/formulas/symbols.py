@@ -68,6 +68,13 @@ SYMBOLS = _symbols(
     ("utilisation", r"\rho", "share of time that the servers are busy", "1"),
     ("percentile", "p", "percentile, in per cent", "1"),
     ("limit_s", "t_{limit}", "target for the percentile", "second"),
+    ("service_scv", "c_s^2", "squared coefficient of variation of service times", "1"),
+    ("arrival_scv", "c_a^2", "squared coefficient of variation of the gaps between arrivals", "1"),
+    ("offered_load", "a", "offered load, arrival rate times service time", "1"),
+    ("waiting_share", "C", "chance to wait (Erlang C)", "1"),
+    ("size_s", "x", "service that a request would need alone", "second"),
+    ("fixed_s", "t_0", "time of a step that does not grow with the work", "second"),
+    ("busy_share", "x", "share of each second that grows with the work", "1"),
     ("finished_per_s", r"R_{done}", "requests that finish per second", "1/second"),
     ("missed_per_s", r"R_{miss}", "of those, requests that miss any target, per second", "1/second"),
     # speculative decoding, quantisation

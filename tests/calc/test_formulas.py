@@ -34,6 +34,8 @@ OTHER_UNITS = {"second": "tick", "byte": "word", "USD": "cent", "hour": "shift",
 
 def in_other_units(value, unit, skip=()):
     """The magnitude of `value` when every base unit is replaced by another one."""
+    if unit == "1":
+        return value
     replaced = unit
     for base, other in OTHER_UNITS.items():
         if base not in skip:

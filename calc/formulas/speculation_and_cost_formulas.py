@@ -1,129 +1,14 @@
-"""Formulas of load: Little's law, queues in closed form, speculative decoding, cost."""
+"""Formulas of speculative decoding and of cost."""
 
 from __future__ import annotations
 
 from calc import cost, speculative
 from calc.formulas.record import Example, Formula, Symbol
 from calc.formulas.symbols import named
-from calc.queueing import closed_forms
 
-QUEUES = "Queueing"
 SPECULATION = "Speculative decoding"
 COST = "Cost"
 
-
-def _wait(name: str, latex: str, meaning: str) -> Symbol:
-    return Symbol(name=name, latex=latex, meaning=meaning, unit="second")
-
-
-QUEUE_FORMULAS = (
-    Formula(
-        id="requests_in_system",
-        title="Little's law",
-        topic=QUEUES,
-        result=Symbol(name="requests_in_system", latex="L", meaning="mean number of requests in the system"),
-        template=r"${arrivals_per_s} \cdot ${time_in_system_s}",
-        parameters=named("arrivals_per_s", "time_in_system_s"),
-        function=closed_forms.requests_in_system,
-        example=Example(
-            inputs={"arrivals_per_s": 10, "time_in_system_s": 8.5},
-            value=85,
-            rel=1e-9,
-            source="worked case little-chat",
-        ),
-    ),
-    Formula(
-        id="utilisation",
-        title="Utilisation",
-        topic=QUEUES,
-        result=Symbol(name="utilisation", latex=r"\rho", meaning="share of time that the servers are busy"),
-        template=r"\frac{${arrivals_per_s} \cdot ${service_s}}{${servers}}",
-        parameters=named("arrivals_per_s", "service_s", "servers"),
-        function=closed_forms.utilisation,
-        example=Example(
-            inputs={"arrivals_per_s": 40, "service_s": 0.02, "servers": 1},
-            value=0.8,
-            rel=1e-9,
-            source="worked case mm1-40-50",
-        ),
-    ),
-    Formula(
-        id="mm1_mean_time_s",
-        title="M/M/1: mean time in system",
-        topic=QUEUES,
-        result=_wait("mm1_mean_time_s", r"\overline{T}", "mean time in system"),
-        template=r"\frac{${service_s}}{1 - ${utilisation}}",
-        parameters=named("service_s", "utilisation"),
-        function=closed_forms.mm1_mean_time_s,
-        example=Example(
-            inputs={"service_s": 0.010, "utilisation": 0.8},
-            value=0.050,
-            rel=1e-9,
-            source="worked case mm1-80-percent",
-        ),
-    ),
-    Formula(
-        id="mm1_mean_wait_s",
-        title="M/M/1: mean wait",
-        topic=QUEUES,
-        result=_wait("mm1_mean_wait_s", r"\overline{W}", "mean wait before service"),
-        template=r"\frac{${utilisation} \cdot ${service_s}}{1 - ${utilisation}}",
-        parameters=named("service_s", "utilisation"),
-        function=closed_forms.mm1_mean_wait_s,
-        example=Example(
-            inputs={"service_s": 0.020, "utilisation": 0.8},
-            value=0.080,
-            rel=1e-9,
-            source="worked case md1-half-wait",
-        ),
-    ),
-    Formula(
-        id="md1_mean_wait_s",
-        title="M/D/1: mean wait",
-        topic=QUEUES,
-        result=_wait("md1_mean_wait_s", r"\overline{W}", "mean wait before service"),
-        template=r"\frac{${utilisation} \cdot ${service_s}}{2 \cdot (1 - ${utilisation})}",
-        parameters=named("service_s", "utilisation"),
-        function=closed_forms.md1_mean_wait_s,
-        example=Example(
-            inputs={"service_s": 0.020, "utilisation": 0.8},
-            value=0.040,
-            rel=1e-9,
-            source="worked case md1-half-wait",
-        ),
-    ),
-    Formula(
-        id="mm1_time_quantile_s",
-        title="M/M/1: percentile of the time in system",
-        topic=QUEUES,
-        result=_wait("mm1_time_quantile_s", "T_p", "percentile of the time in system"),
-        template=r"-\ln\left(1 - \frac{${percentile}}{100}\right) \cdot \frac{${service_s}}{1 - ${utilisation}}",
-        parameters=named("percentile", "service_s", "utilisation"),
-        function=closed_forms.mm1_time_quantile_s,
-        example=Example(
-            inputs={"percentile": 95, "service_s": 0.020, "utilisation": 0.8},
-            value=0.29957,
-            rel=1e-3,
-            source="worked case mm1-40-50",
-        ),
-    ),
-    Formula(
-        id="mm1_replicas_for",
-        title="Replicas that hold a percentile",
-        topic=QUEUES,
-        result=Symbol(name="mm1_replicas_for", latex="n", meaning="replicas, random routing"),
-        template=r"\left\lceil \frac{${arrivals_per_s}}{\frac{1}{${service_s}} + \ln\left(1 - \frac{${percentile}}"
-        r"{100}\right) / ${limit_s}} \right\rceil",
-        parameters=named("arrivals_per_s", "service_s", "percentile", "limit_s"),
-        function=closed_forms.mm1_replicas_for,
-        example=Example(
-            inputs={"arrivals_per_s": 40, "service_s": 0.020, "percentile": 95, "limit_s": 0.150},
-            value=2,
-            rel=0.0,
-            source="worked case replicas-p95-150",
-        ),
-    ),
-)
 
 SPECULATION_FORMULAS = (
     Formula(
