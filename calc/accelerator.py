@@ -108,6 +108,9 @@ class Accelerator:
     link_kind: str = ""  # "NVLink 4", "Infinity Fabric", "ICI" ...
     link_topology: str = ""  # one of LINK_TOPOLOGIES
     link_to_one_peer_bytes_per_s: float | None = None  # None: one peer can have all of it
+    link_domain_size: int | None = (
+        None  # devices that the link joins, where that is not the node (a rack, a pair)
+    )
     pcie: str = ""
     node_size: int = 1
     devices_per_package: int = 1
@@ -132,10 +135,9 @@ class Accelerator:
             link_to_one_peer_bytes_per_s=self.link_to_one_peer_bytes_per_s,
             power_w=self.power_w,
         )
-        for name in ("node_size", "devices_per_package"):
-            count = getattr(self, name)
-            if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 100_000:
-                raise InputError(name, count, "it must be a whole number from 1 to 100,000")
+        _whole(node_size=self.node_size, devices_per_package=self.devices_per_package)
+        if self.link_domain_size is not None:
+            _whole(link_domain_size=self.link_domain_size)
         for name in ("rates", "short_accumulate_rates"):
             unknown = sorted(set(getattr(self, name)) - set(COMPUTE_FORMATS))
             if unknown:
@@ -176,6 +178,25 @@ class Accelerator:
         return self.rates.get("bf16") or self.rate("fp16")
 
     @property
+    def linked_devices(self) -> int:
+        """How many devices the link joins: a bridged pair, the node, or a rack (72 with GB200)."""
+        if self.link_domain_size is not None:
+            return self.link_domain_size
+        return 2 if self.link_topology == "bridge" else self.node_size
+
+    def link_among(self, devices: int) -> float | None:
+        """Bytes/s, one way, that a device has for its peers over its own link when `devices` of them talk together.
+
+        None where the link does not join so many: their traffic takes the host's bus or the network. In a mesh each peer
+        has its own links, so that few devices use few of them.
+        """
+        if self.link_bytes_per_s is None or not 2 <= devices <= self.linked_devices:
+            return None
+        if self.link_to_one_peer_bytes_per_s is None:
+            return self.link_bytes_per_s
+        return min(self.link_bytes_per_s, self.link_to_one_peer_bytes_per_s * (devices - 1))
+
+    @property
     def cuda_memory(self) -> Estimate:
         """Bytes that the runtime can hand out, as a range where the exact total was never seen.
 
@@ -206,6 +227,13 @@ class Accelerator:
             high=total - reserve_low,
             provenance=Provenance.ASSUMED,
         )
+
+
+def _whole(**counts: int) -> None:
+    """Refuse, by its name, a count that is not a whole number from 1 to 100,000."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 100_000:
+            raise InputError(name, count, "it must be a whole number from 1 to 100,000")
 
 
 def _shares_of(label_bytes: float, shares: tuple[float, float, float]) -> Estimate:

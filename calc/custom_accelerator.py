@@ -218,6 +218,7 @@ _READERS: Mapping[str, Callable[[object, str], Any]] = {
     "link_kind": _text,
     "link_topology": _text,
     "link_to_one_peer_bytes_per_s": _or_none(_number),
+    "link_domain_size": _or_none(_whole),
     "pcie": _text,
     "node_size": _whole,
     "devices_per_package": _whole,

@@ -140,6 +140,7 @@ def mig_slice(whole: Accelerator, profile_name: str) -> Accelerator:
         link_kind="",
         link_topology="",
         link_to_one_peer_bytes_per_s=None,
+        link_domain_size=None,
         node_size=1,
         power_w=None,
         confirmation=Confirmation.VENDOR,

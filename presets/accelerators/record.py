@@ -61,7 +61,7 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
 }
 _REQUIRED = ("vendor", "checked_on", "name", "arch", "memory", "bandwidth_gb_per_s")
 _MEMORY = {"label_gb", "driver_mib", "runtime_gib", "exact_bytes", "type", "unified_shares"}
-_LINK = {"kind", "gb_per_s", "topology", "to_one_peer_gb_per_s"}
+_LINK = {"kind", "gb_per_s", "topology", "to_one_peer_gb_per_s", "joins"}
 _CONFIRMED = {"vendor", "bandwidth", "rate", "other", "memory", "made_up"}
 _TEXTS = {"type", "kind", "topology"}
 _ASSUMED = {"value", "factor", "reason"}
@@ -154,6 +154,7 @@ def _build(part_id: str, record: Mapping[str, Any]) -> Accelerator:
         link_to_one_peer_bytes_per_s=(
             _scaled(link["to_one_peer_gb_per_s"], 9) if "to_one_peer_gb_per_s" in link else None
         ),
+        link_domain_size=link.get("joins"),
         pcie=record.get("pcie", ""),
         node_size=record.get("node_size", 1) * devices,
         devices_per_package=max(devices, record.get("devices_per_package", 1)),

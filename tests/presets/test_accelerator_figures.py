@@ -256,6 +256,34 @@ def test_shipping_clocks_and_power_limits_stand_beside_the_peak():
     assert ALL["mi300x"].link_to_one_peer_bytes_per_s == 64e9
 
 
+@pytest.mark.parametrize(
+    ("part_id", "devices", "gb_per_s"),
+    [
+        ("h100-sxm5-80gb", 2, 450),  # a switch gives any peer all of it
+        ("h100-sxm5-80gb", 8, 450),
+        ("h100-sxm5-80gb", 16, None),  # another node
+        ("a100-pcie-80gb", 2, 300),  # a bridge joins two
+        ("a100-pcie-80gb", 4, None),
+        ("h200-nvl-141gb", 4, 450),
+        ("mi300x", 2, 64),  # one link of seven
+        ("mi300x", 8, 448),
+        ("gb200-gpu", 72, 900),  # a rack is one domain, a node has four
+        ("rtx-4090", 2, None),  # no link of its own
+        ("l40s", 2, None),
+    ],
+)
+def test_the_link_serves_the_devices_that_it_joins(part_id, devices, gb_per_s):
+    found = ALL[part_id].link_among(devices)
+    assert found == (gb_per_s * 1e9 if gb_per_s else None)
+
+
+def test_amd_totals_follow_the_label_in_gib():
+    # the driver's totals that were seen: 196592, 262128, 294896 MiB and 65520 per die: each 16 MiB below the label
+    for part in (a for a in ALL.values() if a.vendor == "AMD" and a.form_factor not in {"CPU", "SoC"}):
+        label_gib = part.memory_label_bytes / 1e9
+        assert label_gib - 0.35 <= part.cuda_memory.low / GIB <= part.cuda_memory.high / GIB <= label_gib
+
+
 PER_MODULE = {"mi250": 2, "mi250x": 2, "max-1550": 2}
 CSV_RATES = {
     "fp32_tflops": "fp32",
