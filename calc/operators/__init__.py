@@ -1,0 +1,29 @@
+"""One table of operators for a forward pass: FLOP, weight, activation, KV and message bytes, per GPU."""
+
+from calc.operators.compiled import compile_operators
+from calc.operators.forward import ForwardPass
+from calc.operators.table import (
+    COLLECTIVES,
+    FEATURES,
+    KINDS,
+    Driver,
+    Kind,
+    Operator,
+    Operators,
+    OperatorTable,
+    Reads,
+)
+
+__all__ = [
+    "COLLECTIVES",
+    "FEATURES",
+    "KINDS",
+    "Driver",
+    "ForwardPass",
+    "Kind",
+    "Operator",
+    "OperatorTable",
+    "Operators",
+    "Reads",
+    "compile_operators",
+]

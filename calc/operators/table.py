@@ -1,0 +1,381 @@
+"""The operator table: coefficients of every operator of a model, and their evaluation for a forward pass.
+
+An `Operator` is one row in words: what it does per token, per cached token, per sequence. `Operators` holds the rows as
+columns of numbers, compiled once per model and layout. `Operators.evaluate` multiplies them with a `ForwardPass` and
+gives an `OperatorTable`: FLOP and bytes per operator (first axis) and candidate (last axis). Everything that Ridgebeam
+says about FLOP, bytes or messages of a pass comes from here.
+
+All numbers are per GPU of one replica and per instance of the operator; `count` says how many layers repeat it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calc.operators.forward import ForwardPass, attended_by_last, attended_pairs
+
+Array = NDArray[np.float64]
+
+
+class Kind(StrEnum):
+    """What an operator is; the profile has one efficiency per kind."""
+
+    GEMM = "gemm"
+    EXPERTS = "experts"
+    ATTENTION = "attention"
+    LATENT_ATTENTION = "latent attention"
+    PREFILL_ATTENTION = "prefill attention"
+    INDEXER = "indexer"
+    MIXER = "mixer"
+    ELEMENTWISE = "elementwise"
+    ALL_REDUCE = "all-reduce"
+    ALL_GATHER = "all-gather"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_TO_ALL = "all-to-all"
+    POINT_TO_POINT = "point-to-point"
+
+
+KINDS = tuple(Kind)
+COLLECTIVES = (
+    Kind.ALL_REDUCE,
+    Kind.ALL_GATHER,
+    Kind.REDUCE_SCATTER,
+    Kind.ALL_TO_ALL,
+    Kind.POINT_TO_POINT,
+)
+
+
+class Driver(IntEnum):
+    """Which count of the pass an operator's per-token numbers are multiplied with."""
+
+    TOKENS = 0
+    DECODE_TOKENS = 1
+    PREFILL_TOKENS = 2
+    OUTPUT_ROWS = 3
+    ENCODER_TOKENS = 4
+    PREFIX_AND_PREFILL = 5  # a latent cache is expanded again for the cached part of a prompt
+
+
+class Reads(IntEnum):
+    """Whose keys and values an attention operator reads."""
+
+    NOTHING = 0
+    DECODE_CACHE = 1
+    PROMPT = 2
+    ENCODER_SELF = 3
+    ENCODER_CACHE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One operator, per instance, with what it does for each unit of its driver.
+
+    weight_bytes: read once whenever the driver is above zero. kv_bytes_per_cached_token: read for every cached token that
+    a sequence attends to. stride: cached tokens that share one entry. flop_per_pair: for each (query, key) pair. state_bytes_per_sequence: read and written per
+    sequence of the step. n_experts, top_k: weight_bytes shrink to the experts that the tokens touch. token_ranks: attention
+    ranks whose tokens come together here. ranks: GPUs of a collective.
+    """
+
+    name: str
+    group: str
+    kind: Kind
+    count: float = 1.0
+    driver: Driver = Driver.TOKENS
+    format: str = "bf16"
+    weight_bytes: float = 0.0
+    flop_per_token: float = 0.0
+    activation_bytes_per_token: float = 0.0
+    reads: Reads = Reads.NOTHING
+    window: float = inf
+    chunk: float = inf
+    stride: float = 1.0
+    flop_per_pair: float = 0.0
+    kv_bytes_per_cached_token: float = 0.0
+    kv_bytes_per_token: float = 0.0
+    state_bytes_per_sequence: float = 0.0
+    message_bytes_per_token: float = 0.0
+    ranks: int = 1
+    token_ranks: float = 1.0
+    n_experts: float = 1.0
+    top_k: float = 1.0
+    kernels: float = 1.0
+
+
+# What a layer has that costs fixed time beyond its kernels; a profile holds seconds for each.
+FEATURES = (
+    "layers",
+    "qk_norm",
+    "latent",
+    "latent_8bit",
+    "indexer",
+    "mixer",
+    "experts_16bit",
+    "experts_8bit",
+    "experts_4bit",
+    "quantised_activations",
+)
+
+_NUMBERS = (
+    "count",
+    "weight_bytes",
+    "flop_per_token",
+    "activation_bytes_per_token",
+    "window",
+    "chunk",
+    "stride",
+    "flop_per_pair",
+    "kv_bytes_per_cached_token",
+    "kv_bytes_per_token",
+    "state_bytes_per_sequence",
+    "message_bytes_per_token",
+    "ranks",
+    "token_ranks",
+    "n_experts",
+    "top_k",
+    "kernels",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operators:
+    """Compiled rows: every array has shape (operators, 1), or (operators, candidates) when models stand side by side.
+
+    `formats` are the distinct stored formats, `format_index` points into them, `kind_index` into `KINDS`. `features`:
+    layers of the decoder that have each of `FEATURES`, shape (1 or candidates,).
+    """
+
+    names: tuple[str, ...]
+    groups: tuple[str, ...]
+    formats: tuple[str, ...]
+    kind_index: NDArray[np.intp]
+    format_index: NDArray[np.intp]
+    driver: NDArray[np.intp]
+    reads: NDArray[np.intp]
+    numbers: dict[str, Array]
+    features: dict[str, Array]
+
+    @classmethod
+    def of(cls, rows: Sequence[Operator], features: Mapping[str, float]) -> Operators:
+        """Rows as columns."""
+        formats = tuple(dict.fromkeys(row.format for row in rows))
+        where = {name: index for index, name in enumerate(formats)}
+        kinds = {kind: index for index, kind in enumerate(KINDS)}
+        return cls(
+            names=tuple(row.name for row in rows),
+            groups=tuple(row.group for row in rows),
+            formats=formats,
+            kind_index=np.array([[kinds[row.kind]] for row in rows], dtype=np.intp),
+            format_index=np.array([[where[row.format]] for row in rows], dtype=np.intp),
+            driver=np.array([[int(row.driver)] for row in rows], dtype=np.intp),
+            reads=np.array([[int(row.reads)] for row in rows], dtype=np.intp),
+            numbers={
+                name: np.array([[float(getattr(row, name))] for row in rows], dtype=float)
+                for name in _NUMBERS
+            },
+            features={name: np.array([features.get(name, 0.0)], dtype=float) for name in FEATURES},
+        )
+
+    @classmethod
+    def side_by_side(cls, tables: Sequence[Operators]) -> Operators:
+        """Different models as neighbouring candidates: one column each, short ones filled up with rows of count zero."""
+        height = max(len(table.names) for table in tables)
+        formats = tuple(dict.fromkeys(name for table in tables for name in table.formats))
+        where = {name: index for index, name in enumerate(formats)}
+
+        def columns(pick: Any, fill: float) -> Array:
+            out = np.full((height, len(tables)), fill, dtype=float)
+            for column, table in enumerate(tables):
+                values = pick(table)
+                out[: len(values), column] = values
+            return out
+
+        fills = {
+            "window": inf,
+            "chunk": inf,
+            "stride": 1.0,
+            "ranks": 1.0,
+            "token_ranks": 1.0,
+            "n_experts": 1.0,
+            "top_k": 1.0,
+        }
+        return cls(
+            names=tuple(f"row {index}" for index in range(height)),
+            groups=("",) * height,
+            formats=formats,
+            kind_index=columns(lambda t: t.kind_index[:, 0], KINDS.index(Kind.ELEMENTWISE)).astype(np.intp),
+            format_index=columns(lambda t: [where[t.formats[i]] for i in t.format_index[:, 0]], 0).astype(
+                np.intp
+            ),
+            driver=columns(lambda t: t.driver[:, 0], 0).astype(np.intp),
+            reads=columns(lambda t: t.reads[:, 0], 0).astype(np.intp),
+            numbers={
+                name: columns(lambda t, n=name: t.numbers[n][:, 0], fills.get(name, 0.0)) for name in _NUMBERS
+            },
+            features={
+                name: np.array([table.features[name][0] for table in tables], dtype=float)
+                for name in FEATURES
+            },
+        )
+
+    def scaled(self, groups: Sequence[str], share: float) -> Operators:
+        """The same rows with the counts of some layer groups multiplied by `share` (offloaded layers)."""
+        factor = np.array([[share if group in groups else 1.0] for group in self.groups])
+        return replace(self, numbers={**self.numbers, "count": self.numbers["count"] * factor})
+
+    def evaluate(
+        self, step: ForwardPass, *, routing_factor: Any = 1.0, imbalance: Any = 1.0
+    ) -> OperatorTable:
+        """FLOP and bytes of every operator in a forward pass.
+
+        routing_factor: share of the distinct experts expected under uniform routing that real traffic touches beyond the
+        first token's. imbalance: load of the fullest expert rank over the mean.
+        """
+        n = self.numbers
+        units = self._units(step)
+        active = units > 0
+        cached, pairs, sequences = self._attended(step)
+        all_units = units * n["token_ranks"]
+        touched = self._touched_share(all_units, routing_factor)
+        skew = np.where(n["n_experts"] > 1, imbalance, 1.0)
+        return OperatorTable(
+            operators=self,
+            units=units,
+            flop=(n["flop_per_token"] * all_units) * skew + n["flop_per_pair"] * pairs,
+            weight_bytes=np.where(active, n["weight_bytes"] * np.minimum(touched * skew, 1.0), 0.0),
+            activation_bytes=n["activation_bytes_per_token"] * all_units * skew,
+            kv_bytes=(
+                n["kv_bytes_per_cached_token"] * cached
+                + n["kv_bytes_per_token"] * units
+                + n["state_bytes_per_sequence"] * sequences
+            ),
+            message_bytes=n["message_bytes_per_token"] * all_units,
+            kernels=np.where(active, n["kernels"], 0.0),
+        )
+
+    def _units(self, step: ForwardPass) -> Array:
+        prompts = np.asarray(step.prefill_sequences, dtype=float)
+        prefill = np.asarray(step.prefill_tokens, dtype=float)
+        drivers = np.stack(
+            np.broadcast_arrays(
+                np.atleast_1d(np.asarray(step.tokens, dtype=float)),
+                step.decode_tokens,
+                prefill,
+                step.output_rows,
+                np.asarray(step.encoder_tokens, dtype=float),
+                np.where(prefill > 0, prefill + prompts * step.prefix_tokens, 0.0),
+            )
+        )
+        if self.driver.shape[1] == 1:
+            return drivers[self.driver[:, 0]]
+        index = np.broadcast_to(self.driver, (len(self.driver), drivers.shape[1]))
+        return np.take_along_axis(drivers, index, axis=0)
+
+    def _attended(self, step: ForwardPass) -> tuple[Array, Array, Array]:
+        """(cached tokens read, query-key pairs, sequences) per operator and candidate; zero where none are read."""
+        n = self.numbers
+        decoding = np.atleast_1d(np.asarray(step.decode_sequences, dtype=float))
+        per_sequence = np.asarray(step.tokens_per_sequence, dtype=float)
+        prompts = np.where(np.asarray(step.prefill_tokens) > 0, step.prefill_sequences, 0.0)
+        prompt = np.divide(step.prefill_tokens, np.asarray(step.prefill_sequences, dtype=float))
+        width = np.broadcast(
+            decoding, per_sequence, prompts, step.decode_context, step.encoder_tokens, self.driver[0]
+        ).shape[-1]
+        cached, pairs = np.zeros((2, len(self.names), width))
+        sequences = np.zeros((len(self.names), width)) + (decoding + prompts)
+        reading = np.flatnonzero(self.reads.any(axis=1))
+        if not reading.size:
+            return cached, pairs, sequences
+        stride, chunk, reads = n["stride"][reading], n["chunk"][reading], self.reads[reading]
+        window = n["window"][reading] * stride
+        context = np.asarray(step.decode_context, dtype=float) + 0.5 * (per_sequence - 1.0)
+        last = attended_by_last(context, window=window, chunk=chunk)
+        encoder = np.asarray(step.encoder_tokens, dtype=float)
+        memory = np.asarray(step.encoder_context, dtype=float)
+        cases = [reads == int(case) for case in list(Reads)[1:]]
+        cached[reading] = (1.0 / stride) * np.select(
+            cases,
+            [
+                decoding * last,
+                prompts * np.minimum(step.prefix_tokens, window),
+                np.zeros_like(encoder),
+                (decoding + prompts) * memory,
+            ],
+            0.0,
+        )
+        pairs[reading] = (1.0 / stride) * np.select(
+            cases,
+            [
+                decoding * per_sequence * (last + 1.0),
+                prompts * attended_pairs(prompt, step.prefix_tokens, window=window, chunk=chunk),
+                encoder * np.minimum(encoder, np.minimum(window, chunk)),
+                (decoding * per_sequence + step.prefill_tokens) * memory,
+            ],
+            0.0,
+        )
+        return cached, pairs, sequences
+
+    def _touched_share(self, tokens: Array, routing_factor: Any) -> Array:
+        """Share of the experts that `tokens` tokens touch; one where there are no experts.
+
+        Source: each token picks top_k of E experts uniformly: E(1 - (1 - top_k/E)^tokens); at one token exactly top_k,
+        which a routing factor below one must not undercut.
+        """
+        experts, top_k = self.numbers["n_experts"], self.numbers["top_k"]
+        share = top_k / experts
+        uniform = -np.expm1(tokens * np.log1p(-np.minimum(share, 1 - 1e-12)))
+        touched = np.minimum(tokens, 1.0) * share + routing_factor * np.maximum(uniform - share, 0.0)
+        return np.where(experts > 1, np.minimum(touched, 1.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorTable:
+    """A forward pass, operator by operator: arrays of shape (operators, candidates), per GPU and per instance.
+
+    Multiply with `count` for the whole pass. `units` is the driver's count (tokens, rows) that the operator saw.
+    """
+
+    operators: Operators
+    units: Array
+    flop: Array
+    weight_bytes: Array
+    activation_bytes: Array
+    kv_bytes: Array
+    message_bytes: Array
+    kernels: Array
+
+    @property
+    def count(self) -> Array:
+        return self.operators.numbers["count"]
+
+    @property
+    def bytes(self) -> Array:
+        """Bytes that the operator moves to or from the GPU's memory."""
+        return self.weight_bytes + self.activation_bytes + self.kv_bytes
+
+    def total(self, column: str) -> Array:
+        """Sum over the pass of one of the array fields, per candidate."""
+        return np.asarray((self.count * getattr(self, column)).sum(axis=0))
+
+    def rows(self, candidate: int = 0) -> list[dict[str, object]]:
+        """One candidate as plain records, for JSON, charts and tests."""
+        ops = self.operators
+        columns = ("flop", "weight_bytes", "activation_bytes", "kv_bytes", "message_bytes", "kernels")
+        column_of = {name: np.broadcast_to(getattr(self, name), self.units.shape) for name in columns}
+        return [
+            {
+                "name": ops.names[i],
+                "group": ops.groups[i],
+                "kind": str(KINDS[ops.kind_index[i, 0]]),
+                "format": ops.formats[ops.format_index[i, 0]],
+                "count": float(self.count[i, 0]),
+                **{name: float(values[i, candidate]) for name, values in column_of.items()},
+            }
+            for i in range(len(ops.names))
+        ]

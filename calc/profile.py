@@ -1,0 +1,360 @@
+"""What is reached of an accelerator's datasheet by an engine: the profile format, versioned, every number with its origin.
+
+    Profile
+    ├── DeviceProfile    the accelerator family: shares of bandwidth and compute, kernel floor, links; probes override it
+    ├── EngineProfile    the engine and version: attention, experts, overheads, scheduling
+    └── Calibration      at most six scalars from a measured endpoint
+
+A share names the peak that it refers to ("bf16 dense", "memory bandwidth") and never exceeds one. A measured device
+replaces numbers of the DeviceProfile only; what torch reaches says nothing about an engine's own kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from calc.collectives import LinkCurve, curve_from_json
+from calc.errors import InputError
+from calc.provenance import Provenance
+
+SCHEMA_VERSION: Final = 1
+
+
+class Evidence(StrEnum):
+    """On what an answer stands, from the strongest to the weakest."""
+
+    CALIBRATED = "calibrated on this endpoint"
+    SAME_MODEL_AND_GPU = "same model, GPU and engine"
+    SAME_FAMILY = "same GPU family and engine, other model or GPU"
+    RELATED = "related GPU or engine"
+    DATASHEET = "datasheet only"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """One constant: its value, what it is a share of (or its unit), and where it comes from.
+
+    `error` is the median relative error of the fit that made it, over points that the fit did not see; None where it was
+    not fitted alone.
+    """
+
+    value: float
+    of: str
+    provenance: Provenance
+    error: float | None = None
+    source: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "value": self.value,
+            "of": self.of,
+            "provenance": str(self.provenance),
+            "error": self.error,
+            "source": self.source,
+        }
+
+
+SHARE: Final = "share"  # prefix of the `of` of fractions, which lie between 0 and 1
+
+# What a device profile holds, and the peak or unit of each.
+DEVICE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "bandwidth.16bit": "share of memory bandwidth, 16-bit weights",
+        "bandwidth.8bit": "share of memory bandwidth, 8-bit weights",
+        "bandwidth.4bit": "share of memory bandwidth, 4-bit weights",
+        "bandwidth.activations": "share of memory bandwidth, activations",
+        "compute.16bit": "share of the dense 16-bit rate",
+        "compute.fp8": "share of the dense fp8 rate",
+        "compute.fp4": "share of the dense fp4 rate",
+        "compute.int8": "share of the dense int8 rate",
+        "compute.weight_only": "share of the dense 16-bit rate, weights dequantised on the way",
+        "kernel_s": "seconds per kernel",
+    }
+)
+
+# What an engine profile holds.
+ENGINE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "attention.bandwidth": "share of memory bandwidth, reading cached keys and values",
+        "attention.sequence_s": "seconds per sequence and layer of decode attention",
+        "latent_attention.bandwidth": "share of memory bandwidth, reading cached latents",
+        "mixer.bandwidth": "share of memory bandwidth, reading and writing recurrent state",
+        "prefill_attention.compute": "share of the dense 16-bit rate, long prompts",
+        "prefill_attention.half_tokens": "tokens of a prompt at which half of that share is reached",
+        "experts.bandwidth": "share of what dense weights reach, reading experts",
+        "experts.compute": "share of what dense weights reach, computing experts",
+        "experts.compute_4bit": "share of what dense weights reach, computing 4-bit experts",
+        "experts.routing": "share of the distinct experts of uniform routing that real traffic touches",
+        "activations.passes": "times the counted activation traffic",
+        "collectives.factor": "times the fastest measured kernel",
+        "layer_s": "seconds per layer",
+        "layer.qk_norm_s": "seconds per layer with query and key norms",
+        "layer.latent_s": "seconds per layer with latent attention",
+        "layer.latent_8bit_s": "seconds per layer with latent attention in 8 bits",
+        "layer.indexer_s": "seconds per layer with an indexer",
+        "layer.indexer_prefill": "times the prefill attention of layers with an indexer",
+        "layer.mixer_s": "seconds per layer with a recurrent mixer",
+        "layer.experts_16bit_s": "seconds per expert layer, 16-bit or weight-only experts",
+        "layer.experts_8bit_s": "seconds per expert layer, 8-bit experts",
+        "layer.experts_4bit_s": "seconds per expert layer, 4-bit experts",
+        "layer.quantised_activations_s": "seconds per layer whose attention quantises activations",
+        "step_s": "seconds per step",
+        "sequence_s": "seconds per sequence and step",
+        "eager_layer_s": "seconds per layer of a step that no graph captures",
+        "prefill.share": "share of the other requests' prefill work that a decoding request sees",
+        "ttft.server_s": "seconds of server overhead before the first token",
+        "ttft.steps": "decode steps that a prompt waits",
+        "ttft.prefill": "times the prefill's own time",
+    }
+)
+
+
+class Schedule(StrEnum):
+    """How an engine fits prompts between decode steps."""
+
+    MIXED = "mixed"  # chunks of prompts ride in decode steps
+    PREFILL_FIRST = "prefill first"  # a prompt runs alone, decoding waits
+    SINGLE_USER = "single user"  # one request at a time
+
+
+def _checked(kind: str, numbers: Mapping[str, Number], known: Mapping[str, str]) -> None:
+    for name, number in numbers.items():
+        if name not in known:
+            raise InputError(f"{kind} number", name, f"known are {', '.join(known)}")
+        if number.value < 0:
+            raise InputError(name, number.value, "it must not be negative")
+        if known[name].startswith(SHARE) and number.value > 1:
+            raise InputError(name, number.value, "a share of a peak cannot exceed 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProfile:
+    """What an accelerator family reaches. `accelerators`: ids whose data are in it; others of the family inherit."""
+
+    family: str
+    accelerators: tuple[str, ...]
+    numbers: Mapping[str, Number]
+    all_reduce: tuple[LinkCurve, ...] = ()
+    all_gather: tuple[LinkCurve, ...] = ()
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        _checked("device", self.numbers, DEVICE_NUMBERS)
+        missing = [name for name in DEVICE_NUMBERS if name not in self.numbers]
+        if missing:
+            raise InputError(f"device profile {self.family}", missing, "these numbers are missing")
+
+    def measured(self, numbers: Mapping[str, float], *, source: str) -> DeviceProfile:
+        """The same profile with numbers that a probe measured on this device; nothing else changes."""
+        own = {
+            name: Number(
+                value=value, of=DEVICE_NUMBERS.get(name, ""), provenance=Provenance.MEASURED, source=source
+            )
+            for name, value in numbers.items()
+        }
+        return replace(self, numbers={**self.numbers, **own})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineProfile:
+    """What an engine adds. `families`: accelerator families that its numbers were fitted on."""
+
+    engine: str
+    version: str
+    schedule: Schedule
+    families: tuple[str, ...]
+    numbers: Mapping[str, Number]
+    chunk_tokens: int = 8192
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        _checked("engine", self.numbers, ENGINE_NUMBERS)
+        missing = [name for name in ENGINE_NUMBERS if name not in self.numbers]
+        if missing:
+            raise InputError(f"engine profile {self.engine}", missing, "these numbers are missing")
+
+
+# What a measured endpoint may set, and the neutral value of each.
+CALIBRATION_NEUTRAL: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "decode_factor": 1.0,
+        "prefill_factor": 1.0,
+        "communication_factor": 1.0,
+        "step_s": 0.0,
+        "sequence_s": 0.0,
+        "ttft_s": 0.0,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Scalars from a measured endpoint, at most six: factors on work, seconds on top. Empty: not calibrated."""
+
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value in self.scalars.items():
+            if name not in CALIBRATION_NEUTRAL:
+                raise InputError("calibration", name, f"known are {', '.join(CALIBRATION_NEUTRAL)}")
+            if name.endswith("factor") and value <= 0:
+                raise InputError(name, value, "a factor must be positive")
+
+    def get(self, name: str) -> float:
+        """The scalar, or its neutral value."""
+        return self.scalars.get(name, CALIBRATION_NEUTRAL[name])
+
+
+# Half-width of the 80% range as a factor, by what the answer stands on and by class of model. The fit writes its own
+# values from held-out errors; these are what a profile without them uses.
+DEFAULT_SPREAD: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "dense": 1.15,
+        "experts": 1.18,
+        "latent": 1.20,
+        "time to first token": 1.5,
+        "family": 1.0,
+        "related": 1.17,
+        "datasheet": 1.35,
+        "calibrated": 1.08,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Everything between a datasheet and an expected time.
+
+    `evidence` says how close the data are to this accelerator and engine; `models`: (model id, accelerator id, engine) of
+    which measurements are in the fit; `spread`: half-widths of the 80% range.
+    """
+
+    device: DeviceProfile
+    engine: EngineProfile
+    calibration: Calibration = field(default_factory=Calibration)
+    evidence: Evidence = Evidence.DATASHEET
+    models: tuple[tuple[str, str, str], ...] = ()
+    spread: Mapping[str, float] = field(default_factory=lambda: DEFAULT_SPREAD)
+    exponent: float = 3.0
+
+    def number(self, name: str) -> float:
+        """A constant of the device or the engine by name."""
+        found = self.device.numbers.get(name) or self.engine.numbers.get(name)
+        if found is None:
+            raise InputError("profile number", name, "no such number")
+        return found.value
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where most of the answer's numbers come from."""
+        if self.calibration.scalars:
+            return Provenance.MEASURED
+        return Provenance.ASSUMED if self.evidence is Evidence.DATASHEET else Provenance.FITTED
+
+    def as_json(self) -> dict[str, object]:
+        """The one format of profiles, for files and downloads."""
+        return {
+            "schema": SCHEMA_VERSION,
+            "device": device_as_json(self.device),
+            "engine": engine_as_json(self.engine),
+            "calibration": {"scalars": dict(self.calibration.scalars), "source": self.calibration.source},
+            "evidence": str(self.evidence),
+            "models": [list(entry) for entry in self.models],
+            "spread": dict(self.spread),
+            "exponent": self.exponent,
+        }
+
+
+def device_as_json(device: DeviceProfile) -> dict[str, object]:
+    return {
+        "family": device.family,
+        "accelerators": list(device.accelerators),
+        "numbers": {name: number.as_json() for name, number in device.numbers.items()},
+        "all_reduce": [curve.as_json() for curve in device.all_reduce],
+        "all_gather": [curve.as_json() for curve in device.all_gather],
+        "source": device.source,
+    }
+
+
+def engine_as_json(engine: EngineProfile) -> dict[str, object]:
+    return {
+        "engine": engine.engine,
+        "version": engine.version,
+        "schedule": str(engine.schedule),
+        "families": list(engine.families),
+        "numbers": {name: number.as_json() for name, number in engine.numbers.items()},
+        "chunk_tokens": engine.chunk_tokens,
+        "source": engine.source,
+    }
+
+
+def number_from_json(data: Mapping[str, Any]) -> Number:
+    return Number(
+        value=float(data["value"]),
+        of=str(data["of"]),
+        provenance=Provenance(data["provenance"]),
+        error=data.get("error"),
+        source=str(data.get("source", "")),
+    )
+
+
+def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = data.get(name)
+    if not isinstance(found, Mapping):
+        raise InputError(f"profile {name}", found, "it must be an object")
+    return found
+
+
+def device_from_json(data: Mapping[str, Any]) -> DeviceProfile:
+    """Read back a device profile; raises InputError for missing or unknown numbers."""
+    try:
+        return DeviceProfile(
+            family=str(data["family"]),
+            accelerators=tuple(data.get("accelerators", ())),
+            numbers={name: number_from_json(value) for name, value in _section(data, "numbers").items()},
+            all_reduce=tuple(curve_from_json(curve) for curve in data.get("all_reduce", ())),
+            all_gather=tuple(curve_from_json(curve) for curve in data.get("all_gather", ())),
+            source=str(data.get("source", "")),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError("device profile", error, "it must have the fields of the profile format") from error
+
+
+def engine_from_json(data: Mapping[str, Any]) -> EngineProfile:
+    """Read back an engine profile; raises InputError for missing or unknown numbers."""
+    try:
+        return EngineProfile(
+            engine=str(data["engine"]),
+            version=str(data["version"]),
+            schedule=Schedule(data["schedule"]),
+            families=tuple(data.get("families", ())),
+            numbers={name: number_from_json(value) for name, value in _section(data, "numbers").items()},
+            chunk_tokens=int(data.get("chunk_tokens", 8192)),
+            source=str(data.get("source", "")),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError("engine profile", error, "it must have the fields of the profile format") from error
+
+
+def profile_from_json(data: Mapping[str, Any]) -> Profile:
+    """Read back a whole profile; raises InputError for another schema version or a missing part."""
+    if data.get("schema") != SCHEMA_VERSION:
+        raise InputError("profile schema", data.get("schema"), f"this version reads {SCHEMA_VERSION}")
+    calibration = data.get("calibration") or {}
+    return Profile(
+        device=device_from_json(_section(data, "device")),
+        engine=engine_from_json(_section(data, "engine")),
+        calibration=Calibration(
+            scalars={str(k): float(v) for k, v in (calibration.get("scalars") or {}).items()},
+            source=str(calibration.get("source", "")),
+        ),
+        evidence=Evidence(data.get("evidence", Evidence.DATASHEET)),
+        models=tuple((str(a), str(b), str(c)) for a, b, c in data.get("models", ())),
+        spread=MappingProxyType({**DEFAULT_SPREAD, **(data.get("spread") or {})}),
+        exponent=float(data.get("exponent", 3.0)),
+    )

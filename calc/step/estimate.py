@@ -1,0 +1,338 @@
+"""The two questions of step time: how long is one forward pass, and what does a serving point at fixed concurrency give.
+
+Both take arrays in place of numbers along one candidate axis. Fidelity "roofline" reaches every datasheet peak and pays
+no overhead; "expected" applies a profile. (Textbook is a closed form of its own, `calc.textbook`.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calc.accelerator import Accelerator
+from calc.errors import InputError
+from calc.layout import Layout
+from calc.model import ModelSpec
+from calc.operators import ForwardPass, Operators, compile_operators
+from calc.profile import Evidence, Profile, Schedule
+from calc.provenance import Estimate, Provenance
+from calc.roofline import Bound
+from calc.step.links import datasheet_links, profile_links
+from calc.step.rates import Rates, datasheet_rates, rate_table
+from calc.step.seconds import TERMS, PassSeconds, pass_seconds
+from calc.step.serving import FirstToken, Interleaved, interleave
+from calc.step.spread import ranged, spread_factor
+
+Array = NDArray[np.float64]
+
+
+class Fidelity(StrEnum):
+    """How a step's time is computed from the operator table."""
+
+    ROOFLINE = "roofline"
+    EXPECTED = "expected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEstimate:
+    """One forward pass. `total`: seconds; `terms`: the best estimate's seconds by cause; `bound`: what binds, per candidate.
+
+    `operators`: the table and the seconds of every row, all repetitions. `evidence`: on what the answer stands.
+    """
+
+    total: Estimate
+    terms: dict[str, Any]
+    bound: Any
+    operators: PassSeconds
+    evidence: Evidence
+
+    def rows(self, candidate: int = 0) -> list[dict[str, object]]:
+        """One candidate's operators as records, with seconds and share of the kernels' time."""
+        seconds = self.operators.operators[:, candidate]
+        whole = float(seconds.sum()) or 1.0
+        return [
+            {**row, "s": float(own), "share": float(own) / whole}
+            for row, own in zip(self.operators.table.rows(candidate), seconds, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingPoint:
+    """What users of a replica feel at fixed concurrency.
+
+    `tpot_s`: (end to end - TTFT)/(n - 1), the gap between tokens. `tpot_with_first_s`: end to end over n, the other
+    definition. `state`: "stable", "near saturation" or "saturated" by the share of time that prompts take.
+    """
+
+    ttft_s: Estimate
+    tpot_s: Estimate
+    tpot_with_first_s: Estimate
+    e2e_s: Estimate
+    tokens_per_s: Estimate
+    tokens_per_s_per_gpu: Estimate
+    decoding: Any
+    prefill_share: Any
+    state: Any
+    decode: StepEstimate
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepModel:
+    """A model on a layout of one accelerator under a profile: compiled once, asked often."""
+
+    spec: ModelSpec
+    accelerator: Accelerator
+    layout: Layout
+    profile: Profile
+    fidelity: Fidelity
+    operators: Operators
+    factor: float
+
+    @classmethod
+    def of(
+        cls,
+        spec: ModelSpec,
+        accelerator: Accelerator,
+        layout: Layout,
+        profile: Profile,
+        *,
+        fidelity: Fidelity | str = Fidelity.EXPECTED,
+        quantization: str | None = None,
+        kv_dtype: str = "bf16",
+        lora_rank: int = 0,
+        lora_adapters: int = 1,
+    ) -> StepModel:
+        """Compile; raises `InputError` for a fidelity that has no operator table."""
+        if fidelity not in tuple(Fidelity):
+            raise InputError("fidelity", fidelity, "an operator table serves roofline and expected")
+        operators = compile_operators(
+            spec,
+            layout,
+            quantization=quantization,
+            kv_dtype=kv_dtype,
+            lora_rank=lora_rank,
+            lora_adapters=lora_adapters,
+        )
+        return cls(
+            spec=spec,
+            accelerator=accelerator,
+            layout=layout,
+            profile=profile,
+            fidelity=Fidelity(fidelity),
+            operators=operators,
+            factor=spread_factor(spec, profile),
+        )
+
+    @property
+    def routing(self) -> float:
+        """Share of the distinct experts of uniform routing that traffic touches."""
+        return self.profile.number("experts.routing")
+
+    def roofline(self, step: ForwardPass) -> PassSeconds:
+        """The pass with every peak reached."""
+        table = self.operators.evaluate(step, routing_factor=self.routing)
+        rates = Rates.of(
+            datasheet_rates(self.operators.formats, self.accelerator, routing=self.routing), self.operators
+        )
+        return pass_seconds(table, rates, step, datasheet_links(self.accelerator), eager=False)
+
+    def expected(self, step: ForwardPass, *, eager: bool) -> PassSeconds:
+        """The pass under the profile, best estimate, calibration included."""
+        profile, calibration = self.profile, self.profile.calibration
+        table = self.operators.evaluate(step, routing_factor=self.routing)
+        rates = Rates.of(rate_table(self.operators.formats, self.accelerator, profile), self.operators)
+        links = profile_links(self.accelerator, profile, nodes=self.layout.nodes)
+        seconds = pass_seconds(table, rates, step, links, eager=eager)
+        if not calibration.scalars:
+            return seconds
+        work = calibration.get("prefill_factor" if eager else "decode_factor")
+        extra = calibration.get("step_s") + calibration.get("sequence_s") * np.asarray(step.sequences)
+        return replace(seconds, operators=seconds.operators * work, fixed=seconds.fixed * work + extra)
+
+    def step(self, step: ForwardPass, *, eager: bool | None = None) -> StepEstimate:
+        """Time of one forward pass. `eager` None: a step that holds a prompt is not captured in a graph."""
+        bound = self.roofline(step)
+        if self.fidelity is Fidelity.ROOFLINE:
+            return StepEstimate(
+                total=Estimate.exactly(bound.total, Provenance.DATASHEET),
+                terms=bound.terms(),
+                bound=_bound(bound.terms()),
+                operators=bound,
+                evidence=Evidence.DATASHEET,
+            )
+        holds_prompt = bool(np.any(np.asarray(step.prefill_tokens) > 0))
+        seconds = self.expected(step, eager=holds_prompt if eager is None else eager)
+        terms = seconds.terms()
+        return StepEstimate(
+            total=ranged(seconds.total, factor=self.factor, floor=bound.total, profile=self.profile),
+            terms=terms,
+            bound=_bound(terms),
+            operators=seconds,
+            evidence=self.profile.evidence,
+        )
+
+    def _best(self, step: ForwardPass) -> Array:
+        holds_prompt = bool(np.any(np.asarray(step.prefill_tokens) > 0))
+        if self.fidelity is Fidelity.ROOFLINE:
+            return self.roofline(step).total
+        return self.expected(step, eager=holds_prompt).total
+
+    def serving(
+        self,
+        *,
+        input_tokens: Any,
+        output_tokens: Any,
+        concurrency: Any,
+        prefix_tokens: Any = 0.0,
+        disaggregated: bool = False,
+    ) -> ServingPoint:
+        """A replica at `concurrency` users who each wait for their answer and ask again.
+
+        prefix_tokens: part of every prompt that a prefix cache holds. disaggregated: prompts run on other GPUs, whose
+        cache is sent over the links before the first token.
+        """
+        pipeline, ranks = self.layout.pp, self.layout.attention_dp * self.layout.dp
+        users = np.maximum(np.asarray(concurrency, dtype=float) / (ranks * pipeline), 1.0 / pipeline)
+        engine = self.profile.engine
+        new = np.maximum(np.asarray(input_tokens, dtype=float) - prefix_tokens, 1.0)
+        chunk = np.minimum(new, engine.chunk_tokens)
+        chunks = np.maximum(new / engine.chunk_tokens, 1.0)
+        prefix = prefix_tokens + (new - chunk) / 2.0
+        context = np.asarray(input_tokens, dtype=float) + np.asarray(output_tokens, dtype=float) / 2.0
+        alone = engine.schedule is not Schedule.MIXED or disaggregated
+        first = FirstToken(
+            server_s=self.profile.number("ttft.server_s") + self.profile.calibration.get("ttft_s"),
+            steps=self.profile.number("ttft.steps"),
+            prefill=self.profile.number("ttft.prefill"),
+        )
+        if self.fidelity is Fidelity.ROOFLINE:
+            first = FirstToken(server_s=0.0, steps=0.0, prefill=1.0)
+        decoding = users
+        for _ in range(DECODING_ROUNDS):
+            decode_s = self._best(ForwardPass.decode(decoding, context))
+            riders = 0.0 if alone else decoding
+            mixed_s = self._best(ForwardPass.mixed(riders, context, prompt_tokens=chunk, prefix=prefix))
+            prefill_s = mixed_s * chunks
+            extra_s = prefill_s if alone else (mixed_s - decode_s) * chunks
+            found = interleave(
+                concurrency=users,
+                output_tokens=output_tokens,
+                decode_step_s=decode_s,
+                prefill_s=prefill_s,
+                extra_s=0.0 if disaggregated else extra_s,
+                share=self.profile.number("prefill.share"),
+                first_token=first,
+            )
+            decoding = found.decoding
+        transfer = self.kv_transfer_s(input_tokens) if disaggregated else 0.0
+        return self._point(
+            found,
+            context=context,
+            output_tokens=np.asarray(output_tokens, dtype=float),
+            users=np.asarray(concurrency, dtype=float),
+            transfer_s=transfer,
+        )
+
+    def _point(
+        self, found: Interleaved, *, context: Any, output_tokens: Array, users: Array, transfer_s: Any
+    ) -> ServingPoint:
+        """Ranges around a solved serving point."""
+        last = ForwardPass.decode(found.decoding, context)
+        decode = self.step(last)
+        exact = self.fidelity is Fidelity.ROOFLINE
+        floor = np.minimum(self.roofline(last).total, found.tpot_s)
+        factor = 1.0 if exact else self.factor
+        late = 1.0 if exact else spread_factor(self.spec, self.profile, first_token=True)
+        tpot = ranged(found.tpot_s, factor=factor, floor=floor, profile=self.profile)
+        ttft = ranged(found.ttft_s + transfer_s, factor=late, floor=0.0, profile=self.profile)
+        tokens = output_tokens
+        e2e = ttft.plus(tpot.scaled(np.maximum(tokens - 1.0, 0.0)))
+        rate = Estimate(
+            low=users * tokens / e2e.high,
+            best=users * tokens / e2e.best,
+            high=users * tokens / e2e.low,
+            provenance=e2e.provenance,
+        )
+        busy = found.prefill_share
+        return ServingPoint(
+            ttft_s=ttft,
+            tpot_s=tpot,
+            tpot_with_first_s=e2e.scaled(1.0 / tokens),
+            e2e_s=e2e,
+            tokens_per_s=rate,
+            tokens_per_s_per_gpu=rate.scaled(1.0 / self.layout.gpus_per_replica),
+            decoding=found.decoding,
+            prefill_share=busy,
+            state=np.where(busy > SATURATED, "saturated", np.where(busy > NEAR, "near saturation", "stable")),
+            decode=decode,
+            evidence=decode.evidence,
+        )
+
+    def kv_transfer_s(self, tokens: Any, *, overlapped: bool = False) -> Any:
+        """Seconds to send a prompt's cache from a prefill to a decode replica; overlapped: only the last layer's is seen."""
+        from calc.memory.kv import sequence_bytes
+        from calc.step.links import NODE_LINK_BYTES_PER_S
+
+        sizes = np.array([sequence_bytes(self.spec, round(float(t))) for t in np.atleast_1d(tokens)])
+        ranks = self.layout.tp
+        serial = sizes / (ranks * NODE_LINK_BYTES_PER_S)
+        layers = float(self.operators.features["layers"][0]) or 1.0
+        return serial / layers if overlapped else serial
+
+
+DECODING_ROUNDS = 3
+NEAR, SATURATED = 0.75, 0.95  # share of a request's life that goes to others' prompts
+
+
+def _bound(terms: dict[str, Any]) -> Any:
+    """What takes the largest part of a pass, per candidate."""
+    memory = terms["weights"] + terms["kv"] + terms["activations"]
+    sides = np.stack(np.broadcast_arrays(memory, terms["compute"], terms["communication"], terms["overhead"]))
+    names = np.array([str(Bound.MEMORY), str(Bound.COMPUTE), str(Bound.COMMUNICATION), str(Bound.OVERHEAD)])
+    return names[np.argmax(sides, axis=0)]
+
+
+def step_estimate(
+    spec: ModelSpec,
+    accelerator: Accelerator,
+    layout: Layout,
+    profile: Profile,
+    step: ForwardPass,
+    *,
+    fidelity: Fidelity | str = Fidelity.EXPECTED,
+    quantization: str | None = None,
+    kv_dtype: str = "bf16",
+) -> StepEstimate:
+    """Time of one forward pass; see `StepModel` to ask the same model many times."""
+    model = StepModel.of(
+        spec, accelerator, layout, profile, fidelity=fidelity, quantization=quantization, kv_dtype=kv_dtype
+    )
+    return model.step(step)
+
+
+def serving_point(
+    spec: ModelSpec,
+    accelerator: Accelerator,
+    layout: Layout,
+    profile: Profile,
+    *,
+    input_tokens: Any,
+    output_tokens: Any,
+    concurrency: Any,
+    fidelity: Fidelity | str = Fidelity.EXPECTED,
+    quantization: str | None = None,
+    kv_dtype: str = "bf16",
+) -> ServingPoint:
+    """TTFT, TPOT and throughput of a replica at fixed concurrency."""
+    model = StepModel.of(
+        spec, accelerator, layout, profile, fidelity=fidelity, quantization=quantization, kv_dtype=kv_dtype
+    )
+    return model.serving(input_tokens=input_tokens, output_tokens=output_tokens, concurrency=concurrency)
+
+
+__all__ = ["TERMS", "Fidelity", "ServingPoint", "StepEstimate", "StepModel", "serving_point", "step_estimate"]

@@ -1,0 +1,67 @@
+"""Seconds of the collectives of a forward pass, from a device profile's curves or from the link's datasheet rate."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calc.accelerator import Accelerator
+from calc.collectives import LinkCurve, curve_for
+from calc.operators import KINDS, Kind, OperatorTable
+from calc.profile import Profile
+from calc.provenance import Provenance
+from calc.step.rates import link_bytes_per_s
+from calc.step.seconds import LinkSeconds
+from calc.units import GB
+
+Array = NDArray[np.float64]
+
+# Between nodes: one 400 Gb/s port per GPU. DeepEP's low-latency kernels move 7.3 MB to 8 to 256 ranks in 163 to 194 us
+# (README of deepseek-ai/DeepEP, H800 with ConnectX-7): about 45 GB/s behind some 10 us.
+NODE_LINK_BYTES_PER_S: Final = 50.0 * GB
+NODE_CURVE: Final = LinkCurve(
+    ranks=8,
+    alpha_s=10e-6,
+    beta_of_link=0.9,
+    half_bytes=0.0,
+    provenance=Provenance.FITTED,
+    source="DeepEP README, low-latency dispatch",
+)
+
+
+def profile_links(
+    accelerator: Accelerator, profile: Profile, *, nodes: int = 1, node_size: int | None = None
+) -> LinkSeconds:
+    """Link times from the profile: measured curves inside a node, a network port between nodes."""
+    link = link_bytes_per_s(accelerator)
+    factor = profile.number("collectives.factor")
+    factor *= profile.calibration.get("communication_factor")
+    inside = node_size or accelerator.node_size
+
+    def seconds(table: OperatorTable, rows: NDArray[np.intp]) -> Array:
+        out = np.zeros((len(rows), table.units.shape[1]))
+        for index, row in enumerate(rows):
+            kind = KINDS[table.operators.kind_index[row, 0]]
+            ranks = int(table.operators.numbers["ranks"][row, 0])
+            curve, rate = _curve(profile, kind, ranks), link
+            if (nodes > 1 or ranks > inside) and kind is not Kind.POINT_TO_POINT:
+                curve, rate = NODE_CURVE, NODE_LINK_BYTES_PER_S
+            out[index] = factor * curve.seconds(table.message_bytes[row], rate)
+        return out
+
+    return seconds
+
+
+def _curve(profile: Profile, kind: Kind, ranks: int) -> LinkCurve:
+    device = profile.device
+    if kind is Kind.ALL_REDUCE or not device.all_gather:
+        return curve_for(device.all_reduce, ranks)
+    return curve_for(device.all_gather, ranks)
+
+
+def datasheet_links(accelerator: Accelerator) -> LinkSeconds:
+    """The bound: every message at the link's rate, no start-up."""
+    link = link_bytes_per_s(accelerator)
+    return lambda table, rows: np.asarray(table.message_bytes[rows] / link)

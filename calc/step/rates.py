@@ -1,0 +1,218 @@
+"""Rates that operators run at: a datasheet and a profile turned into bytes/s and FLOP/s per kind and stored format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from math import inf
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calc.accelerator import Accelerator
+from calc.operators import FEATURES, KINDS, Kind, Operators
+from calc.profile import Profile
+from calc.quantization import FORMATS, StoredFormat
+from calc.units import GB
+
+Array = NDArray[np.float64]
+
+# One lane, one way, usable, in GB/s: PCIe 3.0 base specification and after.
+PCIE_LANE_BYTES_PER_S: Final = {
+    "gen3": 0.985 * GB,
+    "gen4": 1.969 * GB,
+    "gen5": 3.938 * GB,
+    "gen6": 7.563 * GB,
+}
+DEFAULT_LINK_BYTES_PER_S: Final = 16 * PCIE_LANE_BYTES_PER_S["gen4"]
+SIXTEEN_BITS = 16
+EIGHT_BITS = 8
+
+
+def link_bytes_per_s(accelerator: Accelerator) -> float:
+    """One-way rate of the device's links to its neighbours: its own links, else PCIe, else PCIe 4.0 x16."""
+    if accelerator.link_bytes_per_s:
+        return accelerator.link_bytes_per_s
+    words = accelerator.pcie.replace("×", "x").split()
+    if words and words[0] in PCIE_LANE_BYTES_PER_S:
+        lanes = next((word[1:] for word in words if word.startswith("x") and word[1:].isdigit()), "16")
+        return PCIE_LANE_BYTES_PER_S[words[0]] * int(lanes)
+    return DEFAULT_LINK_BYTES_PER_S
+
+
+def compute_class(form: StoredFormat, accelerator: Accelerator) -> tuple[str, float]:
+    """(compute class of a profile, peak FLOP/s) of a matmul with weights in `form` on this device.
+
+    A quantised type that the device cannot compute in is dequantised to 16 bits on the way: no gain in compute.
+    """
+    rates = accelerator.rates
+    if form.activations in ("fp8", "int8") and form.activations in rates:
+        return f"compute.{form.activations}", rates[form.activations].flop_per_s
+    if form.activations == "nvfp4" and "fp4" in rates:
+        return "compute.fp4", rates["fp4"].flop_per_s
+    if form.name == "mxfp4" and "fp4" in rates and "fp8" in rates:
+        return "compute.fp8", rates["fp8"].flop_per_s  # engines multiply MXFP4 weights with MXFP8 activations
+    peak = accelerator.flop_per_s_16bit.flop_per_s
+    return ("compute.16bit" if form.bits >= SIXTEEN_BITS else "compute.weight_only"), peak
+
+
+def _bandwidth_class(form: StoredFormat) -> str:
+    if form.bits >= SIXTEEN_BITS:
+        return "bandwidth.16bit"
+    return "bandwidth.8bit" if form.bits > 6 else "bandwidth.4bit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateTable:
+    """What each (kind, stored format) reaches on one device with one engine: arrays of shape (kinds, formats).
+
+    `fixed_s`: seconds per unit of each feature; the rest are single numbers. One device and engine here; `stacked` puts
+    several along a leading axis for fits over many.
+    """
+
+    bytes_per_s: Array
+    flop_per_s: Array
+    sequence_s: Array
+    half_tokens: Array
+    activation_bytes_per_s: Any
+    kernel_s: Any
+    fixed_s: Array
+    step_s: Any
+    step_sequence_s: Any
+    eager_layer_s: Any
+    routing: Any
+    indexed_prompts: Any
+    exponent: float
+
+    @classmethod
+    def stacked(cls, tables: Sequence[RateTable]) -> RateTable:
+        """Several tables with a leading axis, in order."""
+        joined = {
+            field.name: np.stack([np.asarray(getattr(table, field.name)) for table in tables])
+            for field in fields(cls)
+            if field.name != "exponent"
+        }
+        return cls(**joined, exponent=tables[0].exponent)
+
+
+def rate_table(formats: Sequence[str], accelerator: Accelerator, profile: Profile) -> RateTable:
+    """Rates under a profile."""
+    bandwidth = accelerator.bandwidth_bytes_per_s
+    shape = (len(KINDS), len(formats))
+    read, compute = np.full(shape, bandwidth), np.full(shape, inf)
+    sequence, half = np.zeros(shape), np.zeros(shape)
+    number = profile.number
+    peak_16bit = accelerator.flop_per_s_16bit.flop_per_s
+    row = {kind: index for index, kind in enumerate(KINDS)}
+    for column, name in enumerate(formats):
+        form = FORMATS[name]
+        share = number(_bandwidth_class(form))
+        compute_name, peak = compute_class(form, accelerator)
+        dense = number(compute_name) * peak
+        four_bit = form.bits <= 4 and compute_name == "compute.fp4"
+        read[row[Kind.GEMM], column] = share * bandwidth
+        compute[row[Kind.GEMM], column] = dense
+        read[row[Kind.EXPERTS], column] = share * number("experts.bandwidth") * bandwidth
+        compute[row[Kind.EXPERTS], column] = dense * number(
+            "experts.compute_4bit" if four_bit else "experts.compute"
+        )
+    attention = number("prefill_attention.compute") * peak_16bit
+    read[row[Kind.ATTENTION]] = number("attention.bandwidth") * bandwidth
+    compute[row[Kind.ATTENTION]] = attention
+    read[row[Kind.LATENT_ATTENTION]] = number("latent_attention.bandwidth") * bandwidth
+    compute[row[Kind.LATENT_ATTENTION]] = attention
+    read[row[Kind.PREFILL_ATTENTION]] = number("attention.bandwidth") * bandwidth
+    compute[row[Kind.PREFILL_ATTENTION]] = attention
+    half[row[Kind.PREFILL_ATTENTION]] = number("prefill_attention.half_tokens")
+    read[row[Kind.INDEXER]] = number("attention.bandwidth") * bandwidth
+    compute[row[Kind.INDEXER]] = attention
+    read[row[Kind.MIXER]] = number("mixer.bandwidth") * bandwidth
+    compute[row[Kind.MIXER]] = attention
+    sequence[row[Kind.ATTENTION]] = number("attention.sequence_s")
+    fixed = np.array([number("layer_s" if name == "layers" else f"layer.{name}_s") for name in FEATURES])
+    return RateTable(
+        bytes_per_s=read,
+        flop_per_s=compute,
+        sequence_s=sequence,
+        half_tokens=half,
+        activation_bytes_per_s=number("bandwidth.activations") * bandwidth / number("activations.passes"),
+        kernel_s=number("kernel_s"),
+        fixed_s=fixed,
+        step_s=number("step_s"),
+        step_sequence_s=number("sequence_s"),
+        eager_layer_s=number("eager_layer_s"),
+        routing=number("experts.routing"),
+        indexed_prompts=number("layer.indexer_prefill"),
+        exponent=profile.exponent,
+    )
+
+
+def datasheet_rates(formats: Sequence[str], accelerator: Accelerator, *, routing: float = 1.0) -> RateTable:
+    """Rates of the roofline: every peak is reached and nothing costs fixed time.
+
+    `routing`: the share of distinct experts that traffic touches, so that the roofline bounds the expected time of the
+    same traffic.
+    """
+    shape = (len(KINDS), len(formats))
+    compute = np.full(shape, accelerator.flop_per_s_16bit.flop_per_s)
+    for column, name in enumerate(formats):
+        peak = compute_class(FORMATS[name], accelerator)[1]
+        compute[[KINDS.index(Kind.GEMM), KINDS.index(Kind.EXPERTS)], column] = peak
+    return RateTable(
+        bytes_per_s=np.full(shape, accelerator.bandwidth_bytes_per_s),
+        flop_per_s=compute,
+        sequence_s=np.zeros(shape),
+        half_tokens=np.zeros(shape),
+        activation_bytes_per_s=inf,
+        kernel_s=0.0,
+        fixed_s=np.zeros(len(FEATURES)),
+        step_s=0.0,
+        step_sequence_s=0.0,
+        eager_layer_s=0.0,
+        routing=routing,
+        indexed_prompts=1.0,
+        exponent=inf,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """A `RateTable` looked up for every operator: arrays that broadcast to (operators, candidates)."""
+
+    bytes_per_s: Array
+    flop_per_s: Array
+    sequence_s: Array
+    half_tokens: Array
+    activation_bytes_per_s: Any
+    kernel_s: Any
+    fixed_s: Array  # (features, 1 or candidates)
+    step_s: Any
+    step_sequence_s: Any
+    eager_layer_s: Any
+    indexed_prompts: Any
+    exponent: float
+
+    @classmethod
+    def of(cls, table: RateTable, operators: Operators, which: NDArray[np.intp] | None = None) -> Rates:
+        """Rates of each operator; `which` picks the stacked table of each candidate."""
+        kind, form = operators.kind_index, operators.format_index
+        at = (kind, form) if which is None else (which[None, :], kind, form)
+
+        def scalar(value: Any) -> Any:
+            return value if which is None else value[which]
+
+        return cls(
+            bytes_per_s=table.bytes_per_s[at],
+            flop_per_s=table.flop_per_s[at],
+            sequence_s=table.sequence_s[at],
+            half_tokens=table.half_tokens[at],
+            activation_bytes_per_s=scalar(table.activation_bytes_per_s),
+            kernel_s=scalar(table.kernel_s),
+            fixed_s=table.fixed_s[:, None] if which is None else table.fixed_s[which].T,
+            step_s=scalar(table.step_s),
+            step_sequence_s=scalar(table.step_sequence_s),
+            eager_layer_s=scalar(table.eager_layer_s),
+            indexed_prompts=scalar(table.indexed_prompts),
+            exponent=table.exponent,
+        )
