@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.accelerator import Accelerator
+from calc.errors import InputError
 from calc.units import MIB
 from presets import accelerators
 from presets.accelerators.mig import mig_profiles
@@ -58,6 +59,27 @@ class LocalDevices:
 
     devices: tuple[LocalDevice, ...] = ()
     reason: str = ""
+
+
+LOCAL = "local"
+
+
+def local_accelerator() -> Accelerator:
+    """The first device of this machine that the catalogue knows, with its own memory totals: what `--gpu local` means.
+
+    Raises `InputError` with the reason where there is none.
+    """
+    found = local_devices()
+    for device in found.devices:
+        if device.accelerator is not None:
+            return device.accelerator
+    reasons = [device.reason for device in found.devices] or [found.reason]
+    raise InputError(
+        "gpu",
+        LOCAL,
+        f"no device of this machine can be taken: {' '.join(reasons)}".rstrip("."),
+        next_step="Choose an accelerator of the catalogue, or type one.",
+    )
 
 
 def local_devices() -> LocalDevices:

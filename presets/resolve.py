@@ -11,7 +11,7 @@ from calc.answer import Inputs, Offer
 from calc.custom_accelerator import accelerator_from_json
 from calc.errors import InputError
 from calc.scenario import Scenario
-from presets import accelerators, prices, sources
+from presets import accelerators, local_device, prices, sources
 
 
 def resolve(scenario: Scenario, *, token: str | None = None) -> Inputs:
@@ -40,9 +40,11 @@ def resolve_model(scenario: Scenario, *, token: str | None = None) -> sources.Mo
 
 
 def resolve_accelerator(scenario: Scenario) -> Accelerator:
-    """The catalogue's accelerator, or the typed one that the scenario carries."""
+    """The catalogue's accelerator, the typed one that the scenario carries, or this machine's own ("local")."""
     if scenario.gpu_json:
         return accelerator_from_json(_parsed(scenario.gpu_json))
+    if scenario.gpu.strip().lower() == local_device.LOCAL:
+        return local_device.local_accelerator()
     return accelerators.load(scenario.gpu)
 
 

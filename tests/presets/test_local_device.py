@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from calc.errors import InputError
+from calc.scenario import Scenario
 from presets import local_device
 from presets.local_device import local_devices
 
@@ -175,3 +177,18 @@ def test_no_device_and_no_binding_have_their_reasons(seen, monkeypatch):
 
 def test_the_binding_is_imported_only_when_asked():
     assert "pynvml" not in vars(local_device)
+
+
+def test_local_as_an_id_takes_the_first_known_device_and_says_why_there_is_none(monkeypatch):
+    from presets.resolve import resolve_accelerator
+
+    scenario = Scenario(gpu=" Local ")
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(card("Unheard of", 100), card("NVIDIA L4", 23034)))
+    assert resolve_accelerator(scenario).id == "l4"
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(card("Unheard of", 1000)))
+    with pytest.raises(InputError, match="Unheard of is not in the catalogue"):
+        resolve_accelerator(scenario)
+    no_library = FakeNvml(start_error=FakeNvml.NVMLError_LibraryNotFound("x"))
+    monkeypatch.setitem(sys.modules, "pynvml", no_library)
+    with pytest.raises(InputError, match="No NVIDIA driver is installed"):
+        resolve_accelerator(scenario)
