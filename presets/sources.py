@@ -8,6 +8,7 @@ GGUF                a file here or on the hub, by its header (presets/gguf_file)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -62,12 +63,13 @@ class ModelSource:
 
 
 def read(
-    source: str, *, revision: str | None = None, token: str | None = None, allow_paths: bool = True
+    source: str, *, revision: str | None = None, token: str | None = None, allow_paths: bool | None = None
 ) -> ModelSource:
     """The model that `source` means: a preset, a hub id or URL, a path, or the text of a config.json.
 
-    `token` is used for this call alone; None takes the one that huggingface_hub finds (HF_TOKEN, login). A server for
-    others passes `allow_paths=False`: its own files are then never read.
+    `token` is used for this call alone; None takes the one that huggingface_hub finds (HF_TOKEN, login). With
+    `allow_paths=False` no file of this machine is ever read; None leaves it to RIDGEBEAM_PATHS, which a server for
+    others sets to "no".
 
     Raises InputError for what names no model or cannot be used, UnsupportedArchitecture for a model that is not
     understood, SourceError where a hub or a file did not deliver.
@@ -77,8 +79,9 @@ def read(
     text = cleaned(source)
     if revision is None and (preset := models.find(text)) is not None:
         return _preset(preset)
-    if looks_like_path(text) or (allow_paths and _is_model_folder(text)):
-        if not allow_paths:
+    may_read = _paths_allowed() if allow_paths is None else allow_paths
+    if looks_like_path(text) or (may_read and _is_model_folder(text)):
+        if not may_read:
             raise InputError(
                 "model",
                 text,
@@ -179,6 +182,10 @@ def _with_suggestions(error: SourceError, repo_id: str) -> SourceError:
         return error
     step = f"Bundled models with a similar name: {', '.join(similar)}."
     return SourceError(error.fault, error.message, next_step=f"{error.next_step} {step}")
+
+
+def _paths_allowed() -> bool:
+    return os.environ.get("RIDGEBEAM_PATHS", "yes").strip().lower() not in ("no", "off", "false", "0")
 
 
 def _is_model_folder(text: str) -> bool:

@@ -116,7 +116,11 @@ def test_a_path_without_a_config_says_so(path):
         read(path)
 
 
-def test_a_server_for_others_reads_none_of_its_files(folder):
-    for path in (str(folder), str(folder / "config.json"), "/etc/passwd", "~/x", "../config.json"):
-        with pytest.raises(InputError, match="reads no files of its own"):
-            read(path, allow_paths=False)
+@pytest.mark.parametrize("path", ["", "config.json", "/etc/passwd", "~/x", "../config.json", "m.gguf"])
+def test_a_server_for_others_reads_none_of_its_files(folder, monkeypatch, path):
+    path = path if path[:1] in ("/", "~", ".") else str(folder / path)
+    with pytest.raises(InputError, match="reads no files of its own"):
+        read(path, allow_paths=False)
+    monkeypatch.setenv("RIDGEBEAM_PATHS", "no")
+    with pytest.raises(InputError, match="reads no files of its own"):
+        read(path)
