@@ -6,6 +6,7 @@ TFLOP/s, MiB); `presets.accelerators.record` turns one into a `calc.accelerator.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -45,20 +46,34 @@ def _records(file: str) -> Mapping[str, Mapping[str, Any]]:
     return {key: shared | value for key, value in content.items() if isinstance(value, dict)}
 
 
+# The lines of a file that say how a part may be named: a string, or a list of strings on one line (JSON as much as TOML).
+_NAMING = ("name = ", "aliases = ", "reported_as = ")
+
+
 @cache
-def _homes() -> Mapping[str, str]:
-    """The file that each id stands in, read from the table headers alone: loading one part parses one file."""
-    homes: dict[str, str] = {}
+def _index() -> Mapping[str, tuple[str, tuple[str, ...]]]:
+    """Of each id the file that it stands in and its names, from a glance at the lines: finding a part parses one file."""
+    index: dict[str, tuple[str, tuple[str, ...]]] = {}
     for file in FILES:
+        part_id = ""
         for line in (FOLDER / f"{file}.toml").read_text(encoding="utf-8").splitlines():
             if line.startswith("["):
-                homes[line.strip("[] ")] = file
-    return homes
+                part_id = line.strip("[] ")
+                index[part_id] = (file, (part_id,))
+            elif line.startswith(_NAMING):
+                value = json.loads(line.partition(" = ")[2])
+                names = (value,) if isinstance(value, str) else tuple(value)
+                index[part_id] = (file, index[part_id][1] + names)
+    return index
+
+
+def _record(part_id: str) -> Mapping[str, Any]:
+    return _records(_index()[part_id][0])[part_id]
 
 
 def all_ids() -> tuple[str, ...]:
     """Every id of the catalogue, in the order in which lists show them."""
-    return tuple(_homes())
+    return tuple(_index())
 
 
 def matching_key(text: str) -> str:
@@ -70,27 +85,21 @@ def matching_key(text: str) -> str:
 def _names() -> Mapping[str, str]:
     """Every way to name a part (id, name, alias, driver's name), as a matching key, to its id."""
     names: dict[str, str] = {}
-    for file in FILES:
-        for part_id, record in _records(file).items():
-            for name in (
-                part_id,
-                record["name"],
-                *record.get("aliases", ()),
-                *record.get("reported_as", ()),
-            ):
-                names.setdefault(matching_key(name), part_id)
+    for part_id, (_, part_names) in _index().items():
+        for name in part_names:
+            names.setdefault(matching_key(name), part_id)
     return names
 
 
 def reported_names(gpu_id: str) -> tuple[str, ...]:
     """The names under which the driver reports a part; empty where none was seen."""
-    return tuple(_records(_homes()[gpu_id])[gpu_id].get("reported_as", ()))
+    return tuple(_record(gpu_id).get("reported_as", ()))
 
 
 def resolve_id(gpu_id: str) -> str:
     """The catalogue id that a person, a URL or a driver means; `InputError` with the nearest ids if there is none."""
     plain = gpu_id.strip().lower()
-    if plain in _homes():
+    if plain in _index():
         return plain
     found = _names().get(matching_key(gpu_id)) or _decorated(gpu_id)
     if found is None:
@@ -120,7 +129,7 @@ def _decorated(text: str) -> str | None:
         found = _names().get(candidate)
         if found is None:
             continue
-        label_gb = _records(_homes()[found])[found]["memory"].get("label_gb")
+        label_gb = _record(found)["memory"].get("label_gb")
         if suffix is None or int(suffix["gb"]) == label_gb:
             return found
     return None
@@ -139,7 +148,7 @@ def _nearest(gpu_id: str, count: int = 3) -> list[str]:
 
 @cache
 def _load(part_id: str) -> Accelerator:
-    return read_record(part_id, _records(_homes()[part_id])[part_id])
+    return read_record(part_id, _record(part_id))
 
 
 def load(gpu_id: str) -> Accelerator:

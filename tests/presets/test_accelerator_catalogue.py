@@ -70,6 +70,15 @@ def test_no_name_stands_for_two_parts():
     assert {name: parts for name, parts in owners.items() if len(parts) > 1} == {}
 
 
+def test_the_glance_at_the_lines_sees_what_the_files_say():
+    seen = {
+        part_id: (file, (part_id, record["name"], *record.get("aliases", ()), *record.get("reported_as", ())))
+        for file in accelerators.FILES
+        for part_id, record in accelerators._records(file).items()
+    }
+    assert accelerators._index() == seen
+
+
 def test_an_unknown_id_names_the_three_nearest():
     with pytest.raises(InputError) as caught:
         accelerators.load("h100-sxm-80gb-x")
