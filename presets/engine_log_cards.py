@@ -35,12 +35,13 @@ CARD_NAMES = (
     ("Thor", "jetson-thor-t5000"),
     ("AMD 192GB", "mi300x"),
     ("AMD Instinct", "mi300x"),
-    ("AMD card", "rx-7900-xtx"),
 )
-# Cards that a log describes only by size: a card of that size stands in for what depends on its kind.
+# Cards that a log describes only by size (GiB of its total, or GB of its label): what stands in for their kind.
 CARD_SIZES = (
     (9.0, "rtx-4060"),
     (13.0, "rtx-3060-12gb"),
+    (15.0, "t4"),
+    (15.8, "v100-sxm2-16gb"),
     (17.0, "rtx-4080"),
     (24.5, "rtx-3090"),
     (33.0, "rtx-5090"),
@@ -50,6 +51,9 @@ CARD_SIZES = (
     (150.0, "h200-sxm-141gb"),
     (1e9, "b200-sxm-180gb"),
 )
+# A 16-bit model that is served in float16 although bf16 is the default: a card from before Ampere.
+FLOAT16_SIZES = ((15.0, "t4"), (17.0, "v100-sxm2-16gb"), (33.0, "v100-sxm2-32gb"))
+OTHER_VENDORS = (("AMD", "rx-7900-xtx"), ("ROCm", "mi300x"))
 
 
 def named_card(log: EngineLog) -> str | None:
@@ -64,6 +68,14 @@ def card_of(log: EngineLog) -> Accelerator:
     """The accelerator of a log; an unnamed card is stood in for by one of its size (80 GB where nothing is said)."""
     found = named_card(log)
     if found is None:
-        size = (log.total_bytes or 80 * GIB) / GIB
-        found = next(card for limit, card in CARD_SIZES if size <= limit)
+        found = next((card for text, card in OTHER_VENDORS if text in log.gpu), None)
+    if found is None:
+        size = log.total_bytes / GIB if log.total_bytes else float(log.label_gb or 80)
+        older = FLOAT16_SIZES if log.weight_format == "float16" else ()
+        found = next(card for limit, card in (*older, *CARD_SIZES) if size <= limit)
     return accelerators.load(found)
+
+
+def card_is_described(log: EngineLog) -> bool:
+    """Whether a log says enough about its card for a ledger: a name, a total, a label or free memory."""
+    return bool(named_card(log) or log.total_bytes or log.label_gb or log.free_bytes)

@@ -17,10 +17,11 @@ from typing import Any
 from calc.architectures import parse
 from calc.errors import RidgebeamError
 from calc.layout import Layout
-from calc.memory.engines import Engine, EngineSettings, ledger
+from calc.memory.engines import Engine, EngineSettings, Ledger, LineKind, RankLedger, ledger
 from calc.model import Attention, Block, LatentAttention, ModelSpec, Role, Run, Stack
+from calc.quantization import stored_bytes
 from calc.units import GIB
-from presets.engine_log_cards import card_of
+from presets.engine_log_cards import card_is_described, card_of, named_card
 from presets.engine_logs import EngineLog, flag_number, is_legacy, readings, release_of, shapes
 
 HALF_DIGIT_BYTES = 0.005 * GIB  # logs print two decimals of GiB
@@ -224,3 +225,183 @@ def check_kv(log: EngineLog, configs: Path) -> RowResult:
             case_id=log.case_id, unusable="the log states neither tokens, blocks nor needed bytes"
         )
     return RowResult(case_id=log.case_id, comparisons=tuple(found))
+
+
+# Words of the weight column -> stored format, the first that is found; the checkpoint's own format where it has one.
+FORMAT_WORDS = (
+    ("fp8 dynamic", "fp8-channel"),
+    ("fp8 (runtime", "fp8-channel"),
+    ("fp8 (online", "fp8-channel"),
+    ("fp8 block", "fp8-block"),
+    ("int8", "int8"),
+    ("w4a16", "gptq"),
+    ("awq", "awq"),
+    ("bitsandbytes", "bnb-4bit"),
+    ("4-bit", "bnb-4bit"),
+    ("float32", "fp32"),
+    ("bf16", "bf16"),
+    ("float16", "bf16"),
+    ("fp8", "fp8-block"),
+)
+
+
+def quantization_of(log: EngineLog, spec: ModelSpec) -> str | None:
+    """The weight format of a row as a what-if on the spec, or None where the checkpoint is stored so already."""
+    reading = readings().get(log.case_id)
+    if reading is not None and "quantization" in reading.settings:
+        return str(reading.settings["quantization"])
+    text = f"{log.weight_format} {log.model if 'AWQ' in log.model else ''}".lower()
+    wanted = next((form for word, form in FORMAT_WORDS if word in text), None)
+    stored = {form for form in stored_bytes(spec).by_format if form not in ("bf16", "fp16", "fp32")}
+    if wanted is None:
+        return "bf16" if stored and not text.strip() else None
+    if wanted == "bf16":
+        return "bf16" if stored else None
+    return None if stored else wanted
+
+
+def ledger_of(log: EngineLog, configs: Path) -> Ledger | str:
+    """The whole ledger of a row from its settings alone, or the reason why there is none."""
+    spec = spec_of(log, configs)
+    if isinstance(spec, str):
+        return spec
+    reading = readings().get(log.case_id)
+    if reading is not None and reading.only_cache:
+        return reading.only_cache
+    if spec.model_type == "cache-only":
+        return "only the model's caches are known, not its weights"
+    if not card_is_described(log):
+        return "the log does not say on which card"
+    settings = settings_of(log)
+    settings = replace(
+        settings,
+        quantization=quantization_of(log, spec),
+        available_kv_bytes=flag_number(log, "kv_cache_memory_bytes"),
+    )
+    if named_card(log) is None and log.total_bytes is not None:
+        settings = replace(settings, device_memory_bytes=log.total_bytes)
+    if settings.engine is Engine.SGLANG:
+        settings = replace(settings, free_memory_bytes=log.free_bytes)
+    try:
+        return ledger(spec, card_of(log), layout_of(log), settings)
+    except RidgebeamError as error:
+        return f"refused: {error.message}"
+
+
+def _printing_rank(result: Ledger) -> RankLedger:
+    """The rank whose terms a log shows: the first stage."""
+    return min(result.ranks, key=lambda rank: rank.label)
+
+
+def check_weights(log: EngineLog, configs: Path) -> RowResult:
+    """Weights per GPU against what the engine says that loading took."""
+    if log.weights_bytes is None:
+        return RowResult(case_id=log.case_id, unusable="the log states no weights")
+    result = ledger_of(log, configs)
+    if isinstance(result, str):
+        return RowResult(case_id=log.case_id, unusable=result)
+    rank = _printing_rank(result)
+    predicted = rank.bytes_of(LineKind.WEIGHTS)
+    if result.engine is Engine.SGLANG:
+        predicted += rank.bytes_of(LineKind.NON_TORCH)  # it prints what loading took from the free memory
+    return RowResult(
+        case_id=log.case_id,
+        comparisons=(
+            Comparison(
+                case_id=log.case_id,
+                quantity="weights",
+                predicted=predicted,
+                logged=log.weights_bytes,
+                rounding=HALF_DIGIT_BYTES / log.weights_bytes,
+            ),
+        ),
+    )
+
+
+def check_terms(log: EngineLog, configs: Path) -> RowResult:
+    """Activation peak and memory outside torch, where a log states them."""
+    if log.activation_bytes is None and log.non_torch_bytes is None:
+        return RowResult(case_id=log.case_id, unusable="the log states neither")
+    result = ledger_of(log, configs)
+    if isinstance(result, str):
+        return RowResult(case_id=log.case_id, unusable=result)
+    found = [
+        Comparison(
+            case_id=log.case_id,
+            quantity=str(kind),
+            predicted=_printing_rank(result).bytes_of(kind),
+            logged=logged,
+            rounding=HALF_DIGIT_BYTES / logged,
+        )
+        for kind, logged in (
+            (LineKind.ACTIVATION, log.activation_bytes),
+            (LineKind.NON_TORCH, log.non_torch_bytes),
+        )
+        if logged
+    ]
+    return RowResult(case_id=log.case_id, comparisons=tuple(found))
+
+
+def check_pool(log: EngineLog, configs: Path) -> RowResult:
+    """The KV pool per GPU with nothing taken from the log but its settings and its card."""
+    if log.kv_bytes is None:
+        return RowResult(case_id=log.case_id, unusable="the log states no pool")
+    if flag_number(log, "kv_cache_memory_bytes") is not None:
+        return RowResult(case_id=log.case_id, unusable="the pool is set by a flag")
+    result = ledger_of(log, configs)
+    if isinstance(result, str):
+        return RowResult(case_id=log.case_id, unusable=result)
+    return RowResult(
+        case_id=log.case_id,
+        comparisons=(
+            Comparison(
+                case_id=log.case_id,
+                quantity="pool",
+                predicted=float(result.tightest.kv.best),
+                logged=log.kv_bytes,
+                rounding=HALF_DIGIT_BYTES / abs(log.kv_bytes),
+            ),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Whether an engine started, as logged and as predicted; how the prediction was made, or why there is none."""
+
+    case_id: str
+    started: bool
+    predicted: bool | None
+    how: str
+
+
+def check_start(log: EngineLog, configs: Path) -> Start:
+    """The verdict of the whole ledger; where card or weights are unknown, of the KV arithmetic on the logged bytes."""
+    result = ledger_of(log, configs)
+    how = "from the settings alone"
+    if isinstance(result, str):
+        spec = spec_of(log, configs)
+        if isinstance(spec, str):
+            return Start(case_id=log.case_id, started=not log.failed, predicted=None, how=spec)
+        if log.kv_bytes is None:
+            return Start(case_id=log.case_id, started=not log.failed, predicted=None, how=result)
+        settings = settings_of(log)
+        if settings.available_kv_bytes is None:
+            # The pool that was printed is known to half a digit, or to two for K and V printed apart.
+            settings = replace(settings, available_kv_bytes=log.kv_bytes + 2 * HALF_DIGIT_BYTES)
+        try:
+            result = ledger(spec, card_of(log), layout_of(log), settings)
+        except RidgebeamError as error:
+            return Start(case_id=log.case_id, started=not log.failed, predicted=None, how=error.message)
+        how = f"from the logged pool ({how_not(log, configs)})"
+    predicted = result.verdict.fits
+    if not log.failed and settings_of(log).max_model_len is None:
+        # A length that the log does not show was short enough; only an empty pool would contradict it.
+        predicted = result.kv.available_bytes > 0
+    return Start(case_id=log.case_id, started=not log.failed, predicted=predicted, how=how)
+
+
+def how_not(log: EngineLog, configs: Path) -> str:
+    """Why a row has no ledger of its own."""
+    result = ledger_of(log, configs)
+    return result if isinstance(result, str) else ""

@@ -24,7 +24,7 @@ READINGS = Path(__file__).parent / "measurements" / "engine_log_readings.toml"
 # vLLM releases by month, for logs that state a date and no version (release dates of the project's tags).
 VLLM_RELEASE_OF_MONTH = {
     "Dec 2024": "0.6.4",
-    "Jan 2025": "0.6.6",
+    "Jan 2025": "0.7.0",
     "Mar 2025": "0.7.3",
     "Apr 2025": "0.8.4",
     "May 2025": "0.8.5",
@@ -55,6 +55,8 @@ SGLANG_RELEASE_OF_MONTH = {
     "Feb 2026": "0.5.8",
     "Jul 2026": "0.5.15",
 }
+# Keys of a reading that are about it; all others are start-up settings.
+ABOUT_THE_READING = ("config", "because", "unusable", "inferred", "only_cache")
 LEGACY_RELEASE = "0.7.3"  # a V0 log without version or date: its last years' middle
 
 
@@ -88,6 +90,8 @@ class EngineLog:
     blocks: int | None
     concurrency: float | None
     total_bytes: float | None
+    free_bytes: float | None
+    label_gb: int | None
     needed_bytes: float | None
     estimated_length: int | None
     failed: bool
@@ -105,6 +109,7 @@ class Reading:
     """How a log was read beyond its columns: a model shape, settings, why, or why it cannot be used.
 
     `inferred`: a setting that the log does not show was concluded from the pool itself, so that the row tests less.
+    `only_cache`: why the config's weights are not the log's (its caches are).
     """
 
     config: str | None
@@ -112,6 +117,7 @@ class Reading:
     because: str
     unusable: str
     inferred: bool
+    only_cache: str
 
 
 def first_number(text: str) -> float | None:
@@ -122,6 +128,8 @@ def first_number(text: str) -> float | None:
 
 def gib_cell(text: str) -> float | None:
     """A cell in GiB, unless it says MiB; of several ranks the last number's rank binds and is taken as the smallest."""
+    if text.startswith("~"):
+        return None  # the log's author rounded it
     exact = re.search(r"\((\d+) B\)", text)
     if exact:
         return float(exact[1])
@@ -155,9 +163,10 @@ def _log(row: dict[str, str], config: str, roles: tuple[str, ...]) -> EngineLog:
     notes = row["notes"] or ""
     needed = re.search(r"([\d.]+) GiB KV (?:cache )?(?:is )?needed", notes)
     estimated = re.search(r"estimated max length (\d+)", notes)
-    total = re.search(
-        r"\((?:total )?([\d.]+) ?GiB(?: usable)?\)|free of ([\d.]+) GiB", row["gpu"] + " " + notes
-    )
+    card = row["gpu"]
+    total = re.search(r"total ([\d.]+) ?GiB|of ([\d.]+) GiB|\(([\d.]+) GiB", card)
+    free = re.search(r"([\d.]+) (?:GB |GiB )?free", card)
+    label = re.search(r"(\d+) ?GB", card)
     return EngineLog(
         case_id=row["case_id"],
         source=row["url"],
@@ -184,7 +193,9 @@ def _log(row: dict[str, str], config: str, roles: tuple[str, ...]) -> EngineLog:
         tokens=_whole(row["reported_kv_tokens"]),
         blocks=_whole(row["reported_gpu_blocks"]),
         concurrency=first_number(row["reported_max_concurrency"]),
-        total_bytes=float(total[1] or total[2]) * GIB if total else None,
+        total_bytes=float(total[1] or total[2] or total[3]) * GIB if total else None,
+        free_bytes=float(free[1]) * GIB if free else None,
+        label_gb=int(label[1]) if label else None,
         needed_bytes=float(needed[1]) * GIB if needed else None,
         estimated_length=int(estimated[1]) if estimated else None,
         failed="FAILED" in notes,
@@ -200,12 +211,11 @@ def readings() -> dict[str, Reading]:
     return {
         case_id: Reading(
             config=entry.get("config"),
-            settings={
-                k: v for k, v in entry.items() if k not in ("config", "because", "unusable", "inferred")
-            },
+            settings={k: v for k, v in entry.items() if k not in ABOUT_THE_READING},
             because=entry.get("because", ""),
             unusable=entry.get("unusable", ""),
             inferred=entry.get("inferred", False),
+            only_cache=entry.get("only_cache", ""),
         )
         for case_id, entry in table["readings"].items()
     }
@@ -229,6 +239,8 @@ def flag_number(log: EngineLog, *names: str) -> float | None:
 
 def release_of(log: EngineLog) -> str | None:
     """The release that a log ran: as stated, or the newest one of the month that it states; None where neither is."""
+    if "before 0.17" in log.version:
+        return "0.16.0"
     stated = re.search(r"\d+\.\d+(?:\.\d+)?", log.version)
     if stated and not log.version.startswith(("0.1.dev", "0.0.0")):
         return stated[0]

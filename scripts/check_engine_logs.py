@@ -10,7 +10,8 @@ import os
 import statistics
 from pathlib import Path
 
-from presets.engine_log_check import RowResult, check_kv
+from calc.units import GIB
+from presets.engine_log_check import RowResult, check_start, check_kv, check_pool, check_terms, check_weights
 from presets.engine_logs import EngineLog, read_logs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,6 +29,30 @@ def main() -> None:
     configs = Path(arguments.reference) / "configs"
     kv = [(log, check_kv(log, configs)) for log in logs if {"kv", "needed"} & set(log.roles)]
     report("KV arithmetic from the logged bytes", kv)
+    report("Weights per GPU", [(log, check_weights(log, configs)) for log in logs if log.weights_bytes])
+    terms = [log for log in logs if log.activation_bytes or log.non_torch_bytes]
+    report("Activation and memory outside torch", [(log, check_terms(log, configs)) for log in terms])
+    report(
+        "KV pool from the settings alone", [(log, check_pool(log, configs)) for log in logs if log.kv_bytes]
+    )
+    starts(logs, configs)
+
+
+def starts(logs: tuple[EngineLog, ...], configs: Path) -> None:
+    print("\n## Starts and refusals\n")
+    results = [check_start(log, configs) for log in logs if "refusal" in log.roles or log.kv_bytes]
+    for failed in (True, False):
+        rows = [r for r in results if r.started != failed]
+        known = [r for r in rows if r.predicted is not None]
+        right = [r for r in known if r.predicted == r.started]
+        print(
+            f"{'refused' if failed else 'started'}: {len(right)} of {len(known)} predicted so, {len(rows) - len(known)} not usable"
+        )
+        for r in rows:
+            if r.predicted is None:
+                print(f"  {r.case_id}  not used: {r.how}")
+            elif r.predicted != r.started:
+                print(f"  {r.case_id}  WRONG, {r.how}")
 
 
 def report(title: str, rows: list[tuple[EngineLog, RowResult]]) -> None:
@@ -42,8 +67,9 @@ def report(title: str, rows: list[tuple[EngineLog, RowResult]]) -> None:
         errors.append(abs(worst.error))
         mark = "" if abs(worst.error) <= max(0.005, worst.rounding) else "  MISS"
         for c in result.comparisons:
+            scale = GIB if c.logged > 1e7 and c.quantity not in ("tokens", "blocks", "concurrency") else 1.0
             print(
-                f"{c.case_id}  {c.quantity:14s} {c.predicted:16,.3f} {c.logged:16,.3f} {100 * c.error:+8.3f}%"
+                f"{c.case_id}  {c.quantity:14s} {c.predicted / scale:16,.3f} {c.logged / scale:16,.3f} {100 * c.error:+8.3f}%"
                 f"  (rounding {100 * c.rounding:.3f}%)  {log.model[:40]}{mark}"
             )
     if errors:

@@ -21,6 +21,7 @@ class NonTorch:
     tp_pcie: tuple[float, float, float]
     tp_nvlink: tuple[float, float, float]
     tp_nvlink_wide: tuple[float, float, float]  # TP 4 and more
+    pipeline: tuple[float, float, float]  # pipeline stages of one GPU each
     consumer: tuple[float, float, float] | None = None  # one GeForce-class card
 
 
@@ -31,12 +32,14 @@ NON_TORCH: dict[str, NonTorch] = {
         tp_pcie=(0.35, 0.39, 0.44),
         tp_nvlink=(0.35, 0.39, 3.58),
         tp_nvlink_wide=(0.35, 0.39, 3.58),
+        pipeline=(0.35, 0.40, 0.44),
     ),
     "v0-late": NonTorch(
         single=(0.01, 0.08, 0.16),
         tp_pcie=(0.1, 0.20, 0.33),
         tp_nvlink=(0.1, 0.20, 0.6),
         tp_nvlink_wide=(0.1, 0.20, 0.6),
+        pipeline=(0.01, 0.33, 0.4),
     ),
     "v1-early": NonTorch(
         single=(0.06, 0.13, 0.25),
@@ -44,23 +47,25 @@ NON_TORCH: dict[str, NonTorch] = {
         tp_nvlink=(0.4, 0.55, 0.7),
         tp_nvlink_wide=(0.4, 0.55, 1.0),
         consumer=(0.02, 0.06, 0.13),
+        pipeline=(0.05, 0.07, 0.33),
     ),
     "v1-late": NonTorch(
         single=(0.07, 0.25, 0.46),
         tp_pcie=(0.1, 0.21, 0.7),
         tp_nvlink=(2.06, 2.07, 2.11),
         tp_nvlink_wide=(2.13, 2.17, 2.21),
+        pipeline=(0.05, 0.07, 0.33),
     ),
     "consumed": NonTorch(
-        single=(0.3, 0.45, 0.56),
+        single=(0.25, 0.40, 0.56),
         tp_pcie=(0.3, 0.35, 0.7),
         tp_nvlink=(2.0, 2.1, 2.3),
         tp_nvlink_wide=(2.0, 2.1, 2.3),
+        pipeline=(0.3, 0.40, 0.56),
     ),
 }
 ROCM_SINGLE = (0.46, 0.50, 0.53)
 ROCM_TP = (0.5, 1.78, 2.0)
-PIPELINE_ONLY = (0.05, 0.07, 0.33)
 
 GRAPH_FIXED_BYTES = 0.04 * GIB
 GRAPH_LAYER_BYTES = 0.27 * MIB  # per captured size and layer, dense or hybrid
@@ -81,7 +86,7 @@ def non_torch(era: str, accelerator: Accelerator, layout: Layout) -> Estimate:
         wide = row.tp_nvlink_wide if layout.tp >= 4 else row.tp_nvlink
         values = wide if nvlink else row.tp_pcie
     elif layout.pp > 1:
-        values = PIPELINE_ONLY
+        values = row.pipeline
     elif row.consumer is not None and "GeForce" in accelerator.name:
         values = row.consumer
     low, best, high = values

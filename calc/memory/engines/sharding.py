@@ -153,7 +153,12 @@ def local_shape(shape: tuple[int, ...], split: Split, tp: int, ep: int, kv_heads
 
 
 def tensor_bytes(form: StoredFormat, shape: tuple[int, ...], kernel: str) -> float:
-    """Bytes of a local tensor as the engine keeps it; MXFP4 experts are padded for their kernel."""
+    """Bytes of a local tensor as the engine keeps it.
+
+    MXFP4 experts are padded for their kernel; nested bitsandbytes scales are unpacked to one fp32 per 64 elements.
+    """
+    if form.name == "bnb-4bit":
+        return FORMATS["bnb-4bit-single"].tensor_bytes(shape)
     if form.name != "mxfp4" or len(shape) < 3:
         return form.tensor_bytes(shape)
     experts, n_out, n_in = shape[-3], shape[-2], shape[-1]
@@ -263,7 +268,7 @@ def stage_weights(
             total += sum(run.count * block_bytes(run.block, stack.role, plan)[0] for run in stack.runs)
     repacks = largest if not shape.is_moe else 0.0
     return StageWeights(
-        tensors=total, rotary=rotary_bytes(shape), load_peak=repacks + family_load_peak(shape)
+        tensors=total, rotary=rotary_bytes(shape, plan), load_peak=repacks + family_load_peak(shape)
     )
 
 
@@ -271,8 +276,8 @@ def _plain(weights: tuple[Weight, ...], role: Role, plan: ShardPlan) -> float:
     return float(sum(map(allocated, fused_bytes(weights, role, plan, plan.dense_tp, 0))))
 
 
-def rotary_bytes(shape: ModelShape) -> float:
-    """Bytes of the cosine and sine tables: positions times rotated width, 16 bit, once for each distinct table."""
+def rotary_bytes(shape: ModelShape, plan: ShardPlan) -> float:
+    """Bytes of the cosine and sine tables: positions times rotated width in the model's type, once for each table."""
     spec = shape.spec
     if spec.model_type in NO_ROTARY or not spec.max_positions:
         return 0.0
@@ -281,8 +286,9 @@ def rotary_bytes(shape: ModelShape) -> float:
         for sublayer in block.sublayers:
             if isinstance(sublayer, LatentAttention):
                 width = sublayer.rope_dim
+    size = 4.0 if "fp32" in (spec.dtype, plan.quantization) else 2.0
     tables = 2 if spec.model_type in TWO_ROTARY_TABLES else 1
-    return tables * spec.max_positions * width * PARTIAL_ROTARY.get(spec.model_type, 1.0) * 2.0
+    return tables * spec.max_positions * width * PARTIAL_ROTARY.get(spec.model_type, 1.0) * size
 
 
 def family_load_peak(shape: ModelShape) -> float:

@@ -27,6 +27,7 @@ from calc.units import GIB
 
 LARGE_CARD_BYTES = 70 * GIB  # from here on (A100 apart) vLLM V1 defaults to larger batches
 CHUNKS_ABOVE = 32_768  # V0 turned chunked prefill on above this length
+CHUNKING_CAPABILITY = "8.0"  # ... on cards from Ampere on
 LEGACY_TOKENS = 2048
 LEGACY_SEQUENCES = 256
 FALLBACK_LENGTH = 8192  # a model whose config states no longest length
@@ -111,7 +112,8 @@ def _batch(
     if rules.legacy:
         chunked = settings.chunked_prefill
         if chunked is None:
-            chunked = max_len > CHUNKS_ABOVE and shape.vision is None
+            newer = (accelerator.compute_capability or "9.0") >= CHUNKING_CAPABILITY
+            chunked = max_len > CHUNKS_ABOVE and shape.vision is None and newer
         tokens = LEGACY_TOKENS if chunked else max(LEGACY_TOKENS, max_len)
         sequences = LEGACY_SEQUENCES
     else:
