@@ -11,7 +11,7 @@ import statistics
 from pathlib import Path
 
 from calc.units import GIB
-from presets.engine_log_check import RowResult, check_start, check_kv, check_pool, check_terms, check_weights
+from presets.engine_log_check import RowResult, check_kv, check_pool, check_start, check_terms, check_weights
 from presets.engine_logs import EngineLog, read_logs
 
 ROOT = Path(__file__).resolve().parents[1]
