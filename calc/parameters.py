@@ -29,7 +29,7 @@ class ParameterCount:
 
 
 def owned_weights(stack: Stack) -> Iterator[tuple[int, Weight]]:
-    """(how many times it is stored, weight) for everything that the stack itself stores."""
+    """(how many times it is stored, weight) for everything that the stack itself stores, buffers included."""
     for run in stack.runs:
         if not run.block.shares_weights:
             for weight in run.block.weights():
@@ -39,7 +39,7 @@ def owned_weights(stack: Stack) -> Iterator[tuple[int, Weight]]:
 
 
 def model_weights(spec: ModelSpec) -> Iterator[tuple[int, Weight]]:
-    """(how many times it is stored, weight) for the model as transformers builds it: no MTP, no draft."""
+    """(how many times it is stored, weight) for the model as transformers builds it: no MTP, no draft; with buffers."""
     for weight in (*spec.embeddings, *spec.lm_head):
         yield 1, weight
     for stack in spec.stacks:
@@ -54,12 +54,15 @@ def count_parameters(spec: ModelSpec) -> ParameterCount:
     parts: Counter[str] = Counter()
     total = 0
     for count, weight in model_weights(spec):
-        total += count * weight.elements
+        if not weight.buffer:
+            total += count * weight.elements
     for weight in (*spec.embeddings, *spec.lm_head):
         parts[weight.part] += weight.elements
     idle = 0
     for stack in spec.stacks:
         for count, weight in owned_weights(stack):
+            if weight.buffer:
+                continue
             parts[_part_name(stack.role, weight.part)] += count * weight.elements
         if stack.role not in APART:
             idle += sum(run.count * _idle_parameters(run.block) for run in stack.runs)
@@ -71,6 +74,11 @@ def count_parameters(spec: ModelSpec) -> ParameterCount:
         tied=spec.tied,
         parts=dict(parts),
     )
+
+
+def buffer_elements(spec: ModelSpec) -> int:
+    """Elements that the checkpoint stores beside the parameters, MTP and draft stacks apart."""
+    return sum(count * weight.elements for count, weight in model_weights(spec) if weight.buffer)
 
 
 def _part_name(role: Role, part: Part) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from calc.architectures import dense_llama, gemma, opt, phi
+from calc.architectures import deepseek, deepseek_v4, dense_llama, gemma, mixtures, opt, phi
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.family import Family
 from calc.architectures.unread import refuse_unread
@@ -18,6 +18,9 @@ ADAPTERS: Final[tuple[Family, ...]] = (
     *phi.FAMILIES,
     *gemma.FAMILIES,
     *opt.FAMILIES,
+    *mixtures.FAMILIES,
+    *deepseek.FAMILIES,
+    *deepseek_v4.FAMILIES,
 )
 
 _BY_MODEL_TYPE: Final = {name: family for family in ADAPTERS for name in family.model_types}

@@ -6,7 +6,7 @@ InternLM 2, Orion and MiMo the code that the checkpoints carry.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -17,8 +17,9 @@ from calc.architectures.family import Family
 from calc.architectures.layers import gated_mlp, grouped_attention, plain_mlp
 from calc.architectures.tensors import Weights, norm, norms
 from calc.architectures.windows import WindowRule, everywhere, late_layers, no_window, patterned
-from calc.model import Attention, Block, Mlp, ModelSpec
+from calc.model import Attention, Block, Mlp, ModelSpec, Moe, Stack
 
+WIDTH: Final = ("hidden_size", "n_embd", "d_model")
 PRE_NORMS: Final = ("input_layernorm", "post_attention_layernorm")
 POST_NORMS: Final = ("post_attention_layernorm", "post_feedforward_layernorm")
 
@@ -63,31 +64,58 @@ class Recipe:
     kv_heads_stated: bool = False
     head_dim_default: int | None = None
     windows: WindowRule = no_window
-    extra_block_weights: Callable[[], Weights] | None = None
+    attention_extra: Callable[[int, int, int], Weights] | None = None  # of (width, query heads, head width)
 
 
 def parse_dense(config: ConfigReader, recipe: Recipe) -> ModelSpec:
     """A dense decoder by its recipe."""
-    width = config.int("hidden_size", "n_embd", "d_model")
-    layers = config.layers()
-    mlp = dense_mlp(config, recipe, width)
-    block_norms = dense_norms(config, recipe, width)
-    built: dict[int | None, Block] = {}
-    blocks = []
-    for window in recipe.windows(config, layers):
-        if window not in built:
-            attention = dense_attention(config, recipe, width, window)
-            built[window] = Block(sublayers=(attention, mlp), norms=block_norms)
-        blocks.append(built[window])
+    mlp = dense_mlp(config, recipe, config.int(*WIDTH))
+    return decoder(config, recipe, [mlp] * config.layers())
+
+
+def decoder(
+    config: ConfigReader,
+    recipe: Recipe,
+    feed_forwards: Sequence[Mlp | Moe],
+    *,
+    stacks: tuple[Stack, ...] = (),
+    outer: ConfigReader | None = None,
+    head_bias: bool = False,
+) -> ModelSpec:
+    """A decoder of Llama's shape with one feed-forward layer, dense or mixture, for each layer.
+
+    `stacks` and `outer` as in `causal_lm`.
+    """
+    width = config.int(*WIDTH)
     return causal_lm(
         config,
         default_architecture=recipe.architecture,
         width=width,
-        blocks=blocks,
+        blocks=dense_blocks(config, recipe, width, feed_forwards),
         final=norm("model.norm", width, bias=recipe.norm_bias) if recipe.norm_has_scale else (),
         tied_default=recipe.tied_default,
         max_positions=max_positions(config),
+        stacks=stacks,
+        outer=outer,
+        head_bias=head_bias,
     )
+
+
+def dense_blocks(
+    config: ConfigReader, recipe: Recipe, width: int, feed_forwards: Sequence[Mlp | Moe]
+) -> list[Block]:
+    """One block per layer; equal ones are one object."""
+    block_norms = dense_norms(config, recipe, width)
+    built: dict[tuple[int | None, int], Block] = {}
+    blocks = []
+    windows = recipe.windows(config, len(feed_forwards))
+    for window, feed_forward in zip(windows, feed_forwards, strict=True):
+        key = (window, id(feed_forward))
+        if key not in built:
+            attention = dense_attention(config, recipe, width, window)
+            built[key] = Block(sublayers=(attention, feed_forward), norms=block_norms)
+        blocks.append(built[key])
+    return blocks
 
 
 def heads(config: ConfigReader, recipe: Recipe, width: int) -> tuple[int, int, int]:
@@ -124,6 +152,7 @@ def dense_attention(config: ConfigReader, recipe: Recipe, width: int, window: in
         out_bias=recipe.out_bias.read(config),
         qk_norm=qk_norm,
         window=window,
+        extra=recipe.attention_extra(width, n_heads, head_dim) if recipe.attention_extra else (),
     )
 
 
@@ -139,8 +168,7 @@ def dense_norms(config: ConfigReader, recipe: Recipe, width: int) -> Weights:
     names = recipe.block_norms
     if config.bool("use_parallel_residual", default=False):
         names = names[:1]
-    own = norms(width, *names, bias=recipe.norm_bias) if recipe.norm_has_scale else ()
-    return own + (recipe.extra_block_weights() if recipe.extra_block_weights else ())
+    return norms(width, *names, bias=recipe.norm_bias) if recipe.norm_has_scale else ()
 
 
 LLAMA: Final = Recipe(

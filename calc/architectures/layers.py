@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.architectures.tensors import Weights, linear, norm
-from calc.model import Attention, Mlp, Part, Split
+from calc.architectures.tensors import Weights, linear, norm, tensor
+from calc.model import Attention, Mlp, Moe, Part, Split, Weight
 
 QKVO = ("q_proj", "k_proj", "v_proj", "o_proj")
 GATE_UP_DOWN = ("gate_proj", "up_proj", "down_proj")
@@ -88,3 +88,72 @@ def plain_mlp(
         down, intermediate, width, Part.MLP, Split.ROW, bias=bias
     )
     return Mlp(intermediate=intermediate, gated=False, weights=weights)
+
+
+def mixture(
+    *,
+    width: int,
+    n_experts: int,
+    top_k: int,
+    intermediate: int,
+    shared_intermediate: int = 0,
+    shared_gate: bool = False,
+    shared_bias: bool = False,
+    expert_bias: bool = False,
+    router_bias: bool = False,
+    correction: str = "",
+    gated: bool = True,
+    expert_width: int | None = None,
+    extra: Weights = (),
+    prefix: str = "mlp",
+    router: str = "gate",
+    names: tuple[str, str, str] = GATE_UP_DOWN,
+    shared: str = "shared_experts",
+) -> Moe:
+    """A mixture of experts: router, routed experts stacked (experts, out, in), shared experts as one wide one.
+
+    `correction`: a score correction per expert, kept as a "parameter" or as a "buffer" of the checkpoint.
+    `expert_width`: width inside the experts where they work in a narrower (latent) space.
+    """
+    inner = width if expert_width is None else expert_width
+    gate, up, down = (f"{prefix}.experts.{name}" for name in names)
+    weights: Weights = linear(f"{prefix}.{router}", width, n_experts, Part.ROUTER, bias=router_bias)
+    if correction:
+        weights += (
+            Weight(
+                name=f"{prefix}.{router}.e_score_correction_bias",
+                shape=(n_experts,),
+                part=Part.ROUTER,
+                buffer=correction == "buffer",
+            ),
+        )
+    for name, n_in, n_out in (
+        *(((gate, inner, intermediate),) if gated else ()),
+        (up, inner, intermediate),
+        (down, intermediate, inner),
+    ):
+        weights += tensor(name, n_experts, n_out, n_in, part=Part.EXPERTS, split=Split.EXPERT)
+        if expert_bias:
+            weights += tensor(f"{name}.bias", n_experts, n_out, part=Part.EXPERTS, split=Split.EXPERT)
+    if shared_intermediate:
+        weights += _shared_expert(width, shared_intermediate, f"{prefix}.{shared}", names, gated, shared_bias)
+        if shared_gate:
+            weights += linear(f"{prefix}.{shared}_gate", width, 1, Part.ROUTER)
+    return Moe(
+        n_experts=n_experts,
+        top_k=top_k,
+        expert_intermediate=intermediate,
+        shared_intermediate=shared_intermediate,
+        gated=gated,
+        weights=weights + extra,
+    )
+
+
+def _shared_expert(
+    width: int, intermediate: int, prefix: str, names: tuple[str, str, str], gated: bool, bias: bool
+) -> Weights:
+    gate, up, down = (f"{prefix}.{name}" for name in names)
+    part = Part.SHARED_EXPERTS
+    weights = linear(gate, width, intermediate, part, Split.COLUMN, bias=bias) if gated else ()
+    weights += linear(up, width, intermediate, part, Split.COLUMN, bias=bias)
+    return weights + linear(down, intermediate, width, part, Split.ROW, bias=bias)

@@ -1,6 +1,6 @@
 """Fails closed: a field that no adapter read, but whose name speaks of structure, is refused by name.
 
-What an adapter leaves unread is compared with the names that are known not to change shapes or state (`INERT`). Any
+What an adapter leaves unread is compared with the names that are known not to change shapes or state (`inert_fields`). Any
 other unread field whose name sounds structural, and whose value is not plainly "off", stops the parse.
 """
 
@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from calc.architectures.config_reader import ConfigReader
+from calc.architectures.inert_fields import is_inert
 from calc.errors import UnsupportedArchitecture
 
 STRUCTURAL: Final = re.compile(
@@ -24,99 +25,6 @@ SKIPPED_SECTIONS: Final = re.compile(
     r"|rope_parameters|generation_config|init_config)\."
 )
 
-INERT: Final = frozenset(
-    [
-        "architectures",
-        "model_type",
-        "transformers_version",
-        "torch_dtype",
-        "dtype",
-        "_name_or_path",
-        "use_cache",
-        "is_decoder",
-        "hidden_act",
-        "hidden_activation",
-        "activation_function",
-        "hidden_dropout",
-        "hidden_dropout_prob",
-        "embd_pdrop",
-        "resid_pdrop",
-        "attn_pdrop",
-        "attention_dropout",
-        "attn_dropout_prob",
-        "activation_dropout",
-        "dropout",
-        "classifier_dropout",
-        "embedding_dropout",
-        "layerdrop",
-        "encoder_layerdrop",
-        "decoder_layerdrop",
-        "attention_probs_dropout_prob",
-        "summary_first_dropout",
-        "initializer_range",
-        "init_std",
-        "initializer_factor",
-        "rms_norm_eps",
-        "layer_norm_eps",
-        "layer_norm_epsilon",
-        "norm_eps",
-        "norm_epsilon",
-        "layernorm_epsilon",
-        "rope_theta",
-        "rope_scaling",
-        "rope_parameters",
-        "rope_ratio",
-        "rope_local_base_freq",
-        "partial_rotary_factor",
-        "rotary_pct",
-        "rotary_dim",
-        "rotary_emb_base",
-        "original_max_position_embeddings",
-        "pretraining_tp",
-        "attention_softmax_in_fp32",
-        "scale_attention_softmax_in_fp32",
-        "attn_logit_softcapping",
-        "final_logit_softcapping",
-        "query_pre_attn_scalar",
-        "cache_implementation",
-        "embedding_multiplier",
-        "logits_scaling",
-        "residual_multiplier",
-        "attention_multiplier",
-        "logit_scale",
-        "attn_implementation",
-        "_attn_implementation",
-        "_attn_implementation_autoset",
-        "pruned_heads",
-        "chunk_size_feed_forward",
-        "tokenizer_class",
-        "gradient_checkpointing",
-        "num_logits_to_keep",
-        "bos_token_id",
-        "eos_token_id",
-        "pad_token_id",
-        "scale_emb",
-        "scale_depth",
-        "dim_model_base",
-        "mup_denominator",
-        "max_position_embeddings",
-        "max_window_layers",
-        "sliding_window",
-        "apply_residual_connection_post_layernorm",
-        "output_hidden_states",
-        "output_attentions",
-        "num_beams",
-        "num_beam_groups",
-        "num_return_sequences",
-        "no_repeat_ngram_size",
-        "encoder_no_repeat_ngram_size",
-        "is_llama_config",
-        "rope_interleaved",
-        "use_mrope",
-        "quantization_config",
-    ]
-)
-
 OFF: Final[tuple[object, ...]] = (None, False, 0, "", [], {}, (), "none", "None", "null")
 
 
@@ -125,7 +33,7 @@ def unread_fields(reader: ConfigReader) -> list[tuple[str, object]]:
     found = []
     for path, value in reader.leaves():
         name = path.rsplit(".", 1)[-1]
-        if path in reader.read or name in INERT or _off(value) or SKIPPED_SECTIONS.search(path):
+        if path in reader.read or is_inert(name) or _off(value) or SKIPPED_SECTIONS.search(path):
             continue
         found.append((path, value))
     return found
@@ -135,7 +43,7 @@ def refuse_unread(reader: ConfigReader) -> None:
     """Raise UnsupportedArchitecture for the first unread field that sounds structural."""
     for path, value in unread_fields(reader):
         name = path.rsplit(".", 1)[-1]
-        if STRUCTURAL.search(name) and not name.endswith(("_token_id", "_token_index", "_dropout", "_eps")):
+        if STRUCTURAL.search(name):
             raise UnsupportedArchitecture(
                 path,
                 value,
