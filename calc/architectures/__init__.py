@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from calc.architectures import deepseek, deepseek_v4, dense_llama, gemma, mixtures, opt, phi
+from calc.architectures import (
+    deepseek,
+    deepseek_v4,
+    dense_llama,
+    gemma,
+    gpt,
+    mixtures,
+    opt,
+    phi,
+    remote_code,
+)
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.family import Family
 from calc.architectures.unread import refuse_unread
@@ -18,6 +28,8 @@ ADAPTERS: Final[tuple[Family, ...]] = (
     *phi.FAMILIES,
     *gemma.FAMILIES,
     *opt.FAMILIES,
+    *gpt.FAMILIES,
+    *remote_code.FAMILIES,
     *mixtures.FAMILIES,
     *deepseek.FAMILIES,
     *deepseek_v4.FAMILIES,

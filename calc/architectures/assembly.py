@@ -98,6 +98,7 @@ def causal_lm(
     head_bias: bool = False,
     head_width: int | None = None,
     vocab_size: int | None = None,
+    kind: str | None = None,
     extra_embeddings: Weights = (),
     stacks: tuple[Stack, ...] = (),
     outer: ConfigReader | None = None,
@@ -112,7 +113,8 @@ def causal_lm(
     if tied is None:
         tied = config.bool("tie_word_embeddings", default=tied_default)
     name = architecture(top, default_architecture)
-    kind = head_kind(top, name)
+    if kind is None:
+        kind = head_kind(top, name)
     head: Weights = ()
     if kind == LM and not tied:
         head = lm_head("lm_head", vocab, head_width or width, bias=head_bias)
@@ -134,6 +136,16 @@ def causal_lm(
         max_positions=max_positions,
         dtype=model_dtype(config if config.has("torch_dtype") or config.has("dtype") else top),
     )
+
+
+def even_head_dim(config: ConfigReader, width: int, n_heads: int) -> int:
+    """The head width of families that divide the width evenly among the heads."""
+    if width % n_heads:
+        raise config.unsupported(
+            "hidden_size" if config.has("hidden_size") else "n_embd",
+            f"{width} cannot be divided evenly among {n_heads} heads",
+        )
+    return width // n_heads
 
 
 def max_positions(config: ConfigReader) -> int | None:

@@ -75,6 +75,7 @@ def feed_forward_layers(config: ConfigReader, correction: str) -> list[Mlp | Moe
 
 def indexer_owners(config: ConfigReader, layers: int) -> list[bool]:
     """Which layers have index keys of their own: all, or those that `indexer_types` calls "full"."""
+    config.words("layer_types", allowed=("deepseek_sparse_attention",), length=layers)
     listed = config.words("indexer_types", allowed=("full", "shared"), length=layers)
     if listed:
         return [kind == "full" for kind in listed]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from calc.architectures.assembly import causal_lm, max_positions
+from calc.architectures.assembly import causal_lm, even_head_dim, max_positions
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.family import Family
 from calc.architectures.layers import gated_mlp, grouped_attention, plain_mlp
@@ -239,6 +239,16 @@ RECIPES: Final = (
         kv_heads_stated=True,
     ),
     Recipe(
+        architecture="CohereForCausalLM",
+        model_types=("cohere",),
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        qk_norm="all",
+        qk_norm_flag=Flag(field="use_qk_norm"),
+        block_norms=("input_layernorm",),
+        tied_default=True,
+    ),
+    Recipe(
         architecture="Cohere2ForCausalLM",
         model_types=("cohere2",),
         qkv_bias=ATTENTION_BIAS,
@@ -360,6 +370,7 @@ RECIPES: Final = (
         kv_heads_stated=True,
     ),
     Recipe(architecture="BaichuanForCausalLM", model_types=("baichuan",)),
+    Recipe(architecture="MiniCPMForCausalLM", model_types=("minicpm",), tied_default=True),
     Recipe(architecture="OrionForCausalLM", model_types=("orion",), qkv_bias=ATTENTION_BIAS, norm_bias=True),
 )
 

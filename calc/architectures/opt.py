@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from calc.architectures.assembly import causal_lm
+from calc.architectures.assembly import causal_lm, even_head_dim
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.family import Family
 from calc.architectures.layers import grouped_attention, plain_mlp
@@ -24,7 +24,7 @@ def parse_opt(config: ConfigReader) -> ModelSpec:
         width=width,
         n_heads=n_heads,
         n_kv_heads=n_heads,
-        head_dim=width // n_heads,
+        head_dim=even_head_dim(config, width, n_heads),
         qkv_bias=bias,
         out_bias=bias,
         names=("q_proj", "k_proj", "v_proj", "out_proj"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from calc.architectures.assembly import causal_lm, max_positions
+from calc.architectures.assembly import causal_lm, even_head_dim, max_positions
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.dense_llama import Flag, Recipe, parse_dense
 from calc.architectures.family import Family
@@ -33,7 +33,7 @@ def parse_phi(config: ConfigReader) -> ModelSpec:
         width=width,
         n_heads=n_heads,
         n_kv_heads=config.int("num_key_value_heads", "n_head_kv", default=n_heads),
-        head_dim=width // n_heads,
+        head_dim=even_head_dim(config, width, n_heads),
         qkv_bias=True,
         out_bias=True,
         names=("q_proj", "k_proj", "v_proj", "dense"),
