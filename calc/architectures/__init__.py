@@ -11,9 +11,12 @@ from calc.architectures import (
     dense_llama,
     gemma,
     gpt,
+    hybrids,
     mixtures,
+    nemotron,
     opt,
     phi,
+    qwen_next,
     remote_code,
 )
 from calc.architectures.config_reader import ConfigReader
@@ -33,6 +36,9 @@ ADAPTERS: Final[tuple[Family, ...]] = (
     *mixtures.FAMILIES,
     *deepseek.FAMILIES,
     *deepseek_v4.FAMILIES,
+    *hybrids.FAMILIES,
+    *nemotron.FAMILIES,
+    *qwen_next.FAMILIES,
 )
 
 _BY_MODEL_TYPE: Final = {name: family for family in ADAPTERS for name in family.model_types}
