@@ -13,6 +13,7 @@ from calc.architectures import (
     gpt,
     hybrids,
     mixtures,
+    multimodal,
     nemotron,
     opt,
     phi,
@@ -39,6 +40,7 @@ ADAPTERS: Final[tuple[Family, ...]] = (
     *hybrids.FAMILIES,
     *nemotron.FAMILIES,
     *qwen_next.FAMILIES,
+    *multimodal.FAMILIES,
 )
 
 _BY_MODEL_TYPE: Final = {name: family for family in ADAPTERS for name in family.model_types}

@@ -98,6 +98,7 @@ def causal_lm(
     head_bias: bool = False,
     head_width: int | None = None,
     vocab_size: int | None = None,
+    embedding_rows: int | None = None,
     kind: str | None = None,
     extra_embeddings: Weights = (),
     stacks: tuple[Stack, ...] = (),
@@ -106,12 +107,14 @@ def causal_lm(
     """A decoder with one token embedding and the head that its class name tells.
 
     `stacks` are towers and draft layers beside the decoder. `outer` is the top of a nested config: the class name, the
-    model_type and the tie are read there where the inner section does not state them.
+    model_type and the tie are read there where the inner section does not state them. `kind` overrules what the class
+    name tells of the head.
     """
     top = outer or config
     vocab = vocab_size or config.int("vocab_size", "padded_vocab_size")
     if tied is None:
-        tied = config.bool("tie_word_embeddings", default=tied_default)
+        inner_tie = config.bool("tie_word_embeddings", default=tied_default)
+        tied = inner_tie if config.has("tie_word_embeddings") else top.bool("tie_word_embeddings", default=inner_tie)
     name = architecture(top, default_architecture)
     if kind is None:
         kind = head_kind(top, name)
@@ -129,7 +132,7 @@ def causal_lm(
         model_type=top.str("model_type", default=default_architecture),
         vocab_size=vocab,
         width=width,
-        embeddings=embedding(embedding_name, vocab, head_width or width) + extra_embeddings,
+        embeddings=embedding(embedding_name, embedding_rows or vocab, head_width or width) + extra_embeddings,
         lm_head=head,
         tied=tied and kind == LM,
         stacks=(decoder, *stacks),

@@ -80,11 +80,12 @@ def decoder(
     *,
     stacks: tuple[Stack, ...] = (),
     outer: ConfigReader | None = None,
+    kind: str | None = None,
     head_bias: bool = False,
 ) -> ModelSpec:
     """A decoder of Llama's shape with one feed-forward layer, dense or mixture, for each layer.
 
-    `stacks` and `outer` as in `causal_lm`.
+    `stacks`, `outer` and `kind` as in `causal_lm`.
     """
     width = config.int(*WIDTH)
     return causal_lm(
@@ -97,6 +98,7 @@ def decoder(
         max_positions=max_positions(config),
         stacks=stacks,
         outer=outer,
+        kind=kind,
         head_bias=head_bias,
     )
 
@@ -180,7 +182,7 @@ LLAMA: Final = Recipe(
 )
 MISTRAL: Final = Recipe(
     architecture="MistralForCausalLM",
-    model_types=("mistral", "ministral", "ministral3"),
+    model_types=("mistral", "ministral"),
     kv_heads_stated=True,
     windows=everywhere,
 )

@@ -16,6 +16,7 @@ def grouped_attention(
     n_kv_heads: int,
     head_dim: int,
     qkv_bias: bool = False,
+    key_bias: bool | None = None,
     out_bias: bool = False,
     qk_norm: tuple[int, int] | None = None,
     extra: Weights = (),
@@ -30,13 +31,13 @@ def grouped_attention(
     """Multi-head, grouped or multi-query attention.
 
     `qk_norm`: sizes of the query norm and the key norm (head_dim for a norm per head, all heads for one over them).
-    `kv_width`: width of what keys and values are made from, where it is not `width` (cross-attention).
+    `key_bias`: where it differs from that of queries and values (Whisper has none). `kv_width`: width of what keys and values are made from, where it is not `width` (cross-attention).
     """
     q, k, v, o = (f"{prefix}.{name}" for name in names)
     kv_in = width if kv_width is None else kv_width
     weights = (
         linear(q, width, n_heads * head_dim, Part.ATTENTION, Split.COLUMN, bias=qkv_bias)
-        + linear(k, kv_in, n_kv_heads * head_dim, Part.ATTENTION, Split.KV_HEADS, bias=qkv_bias)
+        + linear(k, kv_in, n_kv_heads * head_dim, Part.ATTENTION, Split.KV_HEADS, bias=qkv_bias if key_bias is None else key_bias)
         + linear(v, kv_in, n_kv_heads * head_dim, Part.ATTENTION, Split.KV_HEADS, bias=qkv_bias)
         + linear(o, n_heads * head_dim, width, Part.ATTENTION, Split.ROW, bias=out_bias)
         + extra
