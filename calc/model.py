@@ -75,7 +75,9 @@ class Weight:
     part: Part
     split: Split = Split.REPLICATED
     stored: str = "bf16"
-    buffer: bool = False  # stored in the checkpoint, but not a parameter (router score corrections and the like)
+    buffer: bool = (
+        False  # stored in the checkpoint, but not a parameter (router score corrections and the like)
+    )
 
     @property
     def elements(self) -> int:

@@ -9,7 +9,10 @@ from calc.architectures import (
     deepseek,
     deepseek_v4,
     dense_llama,
+    encoder_decoder,
+    encoders,
     gemma,
+    gemma4,
     gpt,
     hybrids,
     mixtures,
@@ -19,6 +22,9 @@ from calc.architectures import (
     phi,
     qwen_next,
     remote_code,
+    rwkv,
+    uneven,
+    zamba2,
 )
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.family import Family
@@ -41,6 +47,12 @@ ADAPTERS: Final[tuple[Family, ...]] = (
     *nemotron.FAMILIES,
     *qwen_next.FAMILIES,
     *multimodal.FAMILIES,
+    *gemma4.FAMILIES,
+    *uneven.FAMILIES,
+    *rwkv.FAMILIES,
+    *zamba2.FAMILIES,
+    *encoders.FAMILIES,
+    *encoder_decoder.FAMILIES,
 )
 
 _BY_MODEL_TYPE: Final = {name: family for family in ADAPTERS for name in family.model_types}

@@ -113,8 +113,9 @@ def causal_lm(
     top = outer or config
     vocab = vocab_size or config.int("vocab_size", "padded_vocab_size")
     if tied is None:
-        inner_tie = config.bool("tie_word_embeddings", default=tied_default)
-        tied = inner_tie if config.has("tie_word_embeddings") else top.bool("tie_word_embeddings", default=inner_tie)
+        stated = config.raw("tie_word_embeddings"), top.raw("tie_word_embeddings")
+        source = config if stated[0] is not None else top
+        tied = source.bool("tie_word_embeddings", default=tied_default)
     name = architecture(top, default_architecture)
     if kind is None:
         kind = head_kind(top, name)

@@ -46,9 +46,7 @@ def whisper_front(mel_bins: int, width: int) -> Weights:
 def qwen2_audio_tower(config: ConfigReader, text: int) -> tuple[Stack, ...]:
     """Qwen2-Audio: Whisper's encoder and one matrix into the text width."""
     width = config.int("d_model")
-    block = whisper_block(
-        config, width, config.int("encoder_attention_heads"), config.int("encoder_ffn_dim")
-    )
+    block = whisper_block(config, width, config.int("encoder_attention_heads"), config.int("encoder_ffn_dim"))
     weights = (
         whisper_front(config.int("num_mel_bins"), width)
         + positions(config.int("max_source_positions"), width)

@@ -84,7 +84,9 @@ def indexer_owners(config: ConfigReader, layers: int) -> list[bool]:
         return [pattern[index % len(pattern)] == "F" for index in range(layers)]
     frequency = config.int("index_topk_freq", default=1)
     if frequency != 1:
-        raise config.unsupported("index_topk_freq", "with shared selections, indexer_types must list the layers")
+        raise config.unsupported(
+            "index_topk_freq", "with shared selections, indexer_types must list the layers"
+        )
     return [True] * layers
 
 

@@ -91,7 +91,9 @@ def compress_ratios(config: ConfigReader, layers: int) -> list[int]:
     else:
         found = config.ints("compress_ratios")
         if found is None:
-            raise config.unsupported("compress_ratios", "the config must list the layers' ratios or layer_types")
+            raise config.unsupported(
+                "compress_ratios", "the config must list the layers' ratios or layer_types"
+            )
         ratios = found
     if len(ratios) < layers or any(ratio not in rates.values() for ratio in ratios):
         raise config.unsupported("compress_ratios", f"it must give 0, 4 or 128 for each of {layers} layers")
@@ -137,13 +139,21 @@ def _attention(config: ConfigReader, sizes: _Sizes, ratio: int) -> CompressedAtt
             head_dim=config.int("index_head_dim"),
             top_k=config.int("index_topk"),
         )
-        weights += _compressor(f"{PREFIX}.compressor", width, 2 * sizes.head_dim, ratio, sizes.head_dim, part)
+        weights += _compressor(
+            f"{PREFIX}.compressor", width, ratio, inner=2 * sizes.head_dim, entry=sizes.head_dim, part=part
+        )
         prefix = f"{PREFIX}.compressor.indexer"
-        weights += _compressor(prefix, width, 2 * indexer.head_dim, ratio, indexer.head_dim, Part.INDEXER)
-        weights += linear(f"{prefix}.q_b_proj", sizes.q_rank, indexer.n_heads * indexer.head_dim, Part.INDEXER)
+        weights += _compressor(
+            prefix, width, ratio, inner=2 * indexer.head_dim, entry=indexer.head_dim, part=Part.INDEXER
+        )
+        weights += linear(
+            f"{prefix}.q_b_proj", sizes.q_rank, indexer.n_heads * indexer.head_dim, Part.INDEXER
+        )
         weights += linear(f"{prefix}.scorer.weights_proj", width, indexer.n_heads, Part.INDEXER)
     elif ratio:
-        weights += _compressor(f"{PREFIX}.compressor", width, sizes.head_dim, ratio, sizes.head_dim, part)
+        weights += _compressor(
+            f"{PREFIX}.compressor", width, ratio, inner=sizes.head_dim, entry=sizes.head_dim, part=part
+        )
     return CompressedAttention(
         n_heads=sizes.n_heads,
         head_dim=sizes.head_dim,
@@ -154,7 +164,7 @@ def _attention(config: ConfigReader, sizes: _Sizes, ratio: int) -> CompressedAtt
     )
 
 
-def _compressor(prefix: str, width: int, inner: int, ratio: int, entry: int, part: Part) -> Weights:
+def _compressor(prefix: str, width: int, ratio: int, *, inner: int, entry: int, part: Part) -> Weights:
     """Turns `ratio` tokens into one entry; overlapping windows (ratio 4) project twice as wide."""
     return (
         linear(f"{prefix}.kv_proj", width, inner, part)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from calc.architectures.assembly import causal_lm, even_head_dim, max_positions
+from calc.architectures.assembly import causal_lm, max_positions
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.family import Family
 from calc.architectures.layers import gated_mlp, grouped_attention, plain_mlp

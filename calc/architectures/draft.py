@@ -6,7 +6,6 @@ Source: DeepSeek-V3 technical report, section 2.2, and the tensor names of its c
 
 from __future__ import annotations
 
-
 from calc.architectures.assembly import runs
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.dense_llama import Recipe, dense_attention, dense_norms
@@ -50,5 +49,3 @@ def draft_stack(
     attention = dense_attention(config, recipe, width, None)
     block = Block(sublayers=(attention, feed_forward), norms=dense_norms(config, recipe, width))
     return mtp_stack(config, block, width, copies_embedding=False)
-
-

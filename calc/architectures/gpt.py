@@ -47,13 +47,17 @@ def _gpt2_like(config: ConfigReader, *, kv_heads: int | None, default: str) -> M
         names=FUSED,
     )
     mlp = plain_mlp(
-        width=width, intermediate=config.int("n_inner", default=4 * width), bias=True, names=("c_fc", "c_proj")
+        width=width,
+        intermediate=config.int("n_inner", default=4 * width),
+        bias=True,
+        names=("c_fc", "c_proj"),
     )
     return causal_lm(
         config,
         default_architecture=default,
         width=width,
-        blocks=[Block(sublayers=(attention, mlp), norms=norms(width, "ln_1", "ln_2", bias=True))] * config.layers(),
+        blocks=[Block(sublayers=(attention, mlp), norms=norms(width, "ln_1", "ln_2", bias=True))]
+        * config.layers(),
         final=norm("transformer.ln_f", width, bias=True)
         + tensor("transformer.wpe", positions, width, part=Part.POSITION),
         tied_default=True,
@@ -75,7 +79,10 @@ def parse_gptj(config: ConfigReader) -> ModelSpec:
         names=("q_proj", "k_proj", "v_proj", "out_proj"),
     )
     mlp = plain_mlp(
-        width=width, intermediate=config.int("n_inner", default=4 * width), bias=True, names=("fc_in", "fc_out")
+        width=width,
+        intermediate=config.int("n_inner", default=4 * width),
+        bias=True,
+        names=("fc_in", "fc_out"),
     )
     return causal_lm(
         config,
@@ -180,7 +187,9 @@ def parse_mpt(config: ConfigReader) -> ModelSpec:
         section.raw("kv_n_heads")
         section.raw("model_type")
         if not section.bool("alibi", default=True):
-            raise section.unsupported("alibi", "learned positions (attn_config.alibi false) are not read for MPT")
+            raise section.unsupported(
+                "alibi", "learned positions (attn_config.alibi false) are not read for MPT"
+            )
     config.raw("learned_pos_emb")
     attention = grouped_attention(
         width=width,
@@ -298,4 +307,3 @@ FAMILIES: Final = (
     ),
     Family(model_types=("starcoder2",), parse=parse_starcoder2, architectures=("Starcoder2ForCausalLM",)),
 )
-

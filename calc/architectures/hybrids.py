@@ -47,7 +47,9 @@ def parse_mamba2(config: ConfigReader) -> ModelSpec:
     expand = config.int("expand", default=2, high=64)
     n_heads, head_dim = config.int("num_heads"), config.int("head_dim")
     if n_heads * head_dim != expand * width:
-        raise config.unsupported("num_heads", f"num_heads x head_dim must be expand x hidden_size ({expand * width})")
+        raise config.unsupported(
+            "num_heads", f"num_heads x head_dim must be expand x hidden_size ({expand * width})"
+        )
     config.expect("intermediate_size", expand * width)
     config.raw("time_step_rank")
     mixer = mamba2(
@@ -78,7 +80,9 @@ def _stack(config: ConfigReader, width: int, pattern: list[Block], *, tied_defau
     )
 
 
-def _attention(config: ConfigReader, width: int, *, bias: bool = False, head_dim: int | None = None) -> Attention:
+def _attention(
+    config: ConfigReader, width: int, *, bias: bool = False, head_dim: int | None = None
+) -> Attention:
     n_heads = config.int("num_attention_heads")
     return grouped_attention(
         width=width,
@@ -197,9 +201,20 @@ def parse_granite_hybrid(config: ConfigReader) -> ModelSpec:
     if any(kind in RECURRENT for kind in kinds):
         mixers[False] = granite_mamba(config, width)
     else:
-        for name in ("n_heads", "d_head", "d_state", "n_groups", "d_conv", "expand", "conv_bias", "proj_bias"):
+        for name in (
+            "n_heads",
+            "d_head",
+            "d_state",
+            "n_groups",
+            "d_conv",
+            "expand",
+            "conv_bias",
+            "proj_bias",
+        ):
             config.raw(f"mamba_{name}")
-    built = {full: Block(sublayers=(mixer, feed_forward), norms=block_norms) for full, mixer in mixers.items()}
+    built = {
+        full: Block(sublayers=(mixer, feed_forward), norms=block_norms) for full, mixer in mixers.items()
+    }
     return causal_lm(
         config,
         default_architecture="GraniteMoeHybridForCausalLM",
@@ -244,7 +259,9 @@ def parse_falcon_h1(config: ConfigReader) -> ModelSpec:
         prefix="feed_forward",
     )
     head_dim = config.optional_int("head_dim")
-    attention = _attention(config, width, bias=config.bool("attention_bias", default=False), head_dim=head_dim)
+    attention = _attention(
+        config, width, bias=config.bool("attention_bias", default=False), head_dim=head_dim
+    )
     config.raw("mamba_norm_before_gate")
     config.raw("mamba_use_mlp")
     block = Block(
@@ -340,7 +357,8 @@ def parse_minimax(config: ConfigReader) -> ModelSpec:
     block_norms = norms(width, *PRE_NORMS)
     softmax = Block(sublayers=(_attention(config, width, head_dim=head_dim), experts), norms=block_norms)
     linear = Block(
-        sublayers=(lightning_attention(width=width, n_heads=n_heads, head_dim=head_dim), experts), norms=block_norms
+        sublayers=(lightning_attention(width=width, n_heads=n_heads, head_dim=head_dim), experts),
+        norms=block_norms,
     )
     return causal_lm(
         config,
@@ -353,7 +371,9 @@ def parse_minimax(config: ConfigReader) -> ModelSpec:
 
 
 FAMILIES: Final = (
-    Family(model_types=("mamba", "falcon_mamba"), parse=parse_mamba, architectures=("FalconMambaForCausalLM",)),
+    Family(
+        model_types=("mamba", "falcon_mamba"), parse=parse_mamba, architectures=("FalconMambaForCausalLM",)
+    ),
     Family(model_types=("mamba2",), parse=parse_mamba2, architectures=("Mamba2ForCausalLM",)),
     Family(model_types=("jamba",), parse=parse_jamba, architectures=("JambaForCausalLM",)),
     Family(

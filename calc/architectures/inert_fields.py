@@ -30,7 +30,7 @@ _GROUPS: Final = (
     # initialisation
     "initializer_range", "init_std", "initializer_factor", "init_method", "emb_init_std", "init_device",
     "conv_use_xavier_init", "block_use_xavier_init", "block_mlp_init_scale", "block_out_init_scale",
-    "rescale_prenorm_residual", "time_step_floor", "time_step_init_scheme", "time_step_limit", "time_step_max",
+    "rescale_every", "rescale_prenorm_residual", "time_step_floor", "time_step_init_scheme", "time_step_limit", "time_step_max",
     "time_step_min", "time_step_scale", "embd_layer", "mask_init_id",
     # norms: how, not how wide
     "rms_norm_eps", "norm_eps", "norm_epsilon", "layernorm_epsilon", "layer_norm_epsilon", "rms_norm", "rmsnorm",
@@ -58,7 +58,7 @@ _GROUPS: Final = (
     "norm_topk_prob", "norm_expert_weight", "routed_scaling_factor", "moe_routed_scaling_factor",
     "moe_router_scaling_factor", "scoring_func", "topk_method", "topk_group", "n_group", "num_expert_group",
     "use_grouped_topk", "group_limited_greedy", "moe_router_activation", "moe_router_activation_func",
-    "moe_router_dtype", "moe_renormalize", "moe_apply_router_weight_on_input", 
+    "moe_router_dtype", "moe_renormalize", "moe_apply_router_weight_on_input",
     "shared_moe_mode", "moe_router_logit_softcapping", "moe_shared_expert_overlap", "experts_per_token",
     "moe_capacity", "moe_use_aux_free", "router_logit_softcapping", "latent_moe_use_norm",
     # how attention runs
@@ -90,7 +90,7 @@ _GROUPS: Final = (
     "min_image_tokens", "tile_size", "min_tiles", "max_tiles", "max_pixels_tolerance", "encoder_patch_size",
     "tokens_per_second", "seconds_per_chunk", "num_video_frames", "mm_use_im_patch_token", "mm_use_im_start_end",
     "mm_vision_select_feature", "mm_vision_select_layer", "select_layer", "template", "image_dim_out",
-    "num_media_embeds", "vision_resolution", 
+    "num_media_embeds", "vision_resolution",
     "vit_input_resolution", "drop_vision_last_layer", "image_placeholder", "merge_type",
 )  # fmt: skip
 

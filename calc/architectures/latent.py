@@ -24,7 +24,10 @@ def latent_attention(
     value = value_dim or config.int("v_head_dim")
     q_rank = config.optional_int("q_lora_rank")
     bias = config.bool("attention_bias", default=False)
-    for ignored in ("num_key_value_heads", "head_dim"):  # MLA has one latent for all heads; engines state others
+    for ignored in (
+        "num_key_value_heads",
+        "head_dim",
+    ):  # MLA has one latent for all heads; engines state others
         config.raw(ignored)
     config.expect("qk_head_dim", nope + rope)
     part = Part.ATTENTION

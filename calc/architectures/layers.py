@@ -37,7 +37,14 @@ def grouped_attention(
     kv_in = width if kv_width is None else kv_width
     weights = (
         linear(q, width, n_heads * head_dim, Part.ATTENTION, Split.COLUMN, bias=qkv_bias)
-        + linear(k, kv_in, n_kv_heads * head_dim, Part.ATTENTION, Split.KV_HEADS, bias=qkv_bias if key_bias is None else key_bias)
+        + linear(
+            k,
+            kv_in,
+            n_kv_heads * head_dim,
+            Part.ATTENTION,
+            Split.KV_HEADS,
+            bias=qkv_bias if key_bias is None else key_bias,
+        )
         + linear(v, kv_in, n_kv_heads * head_dim, Part.ATTENTION, Split.KV_HEADS, bias=qkv_bias)
         + linear(o, n_heads * head_dim, width, Part.ATTENTION, Split.ROW, bias=out_bias)
         + extra
@@ -137,7 +144,9 @@ def mixture(
         if expert_bias:
             weights += tensor(f"{name}.bias", n_experts, n_out, part=Part.EXPERTS, split=Split.EXPERT)
     if shared_intermediate:
-        weights += _shared_expert(width, shared_intermediate, f"{prefix}.{shared}", names, gated, shared_bias)
+        weights += _shared_expert(
+            width, shared_intermediate, f"{prefix}.{shared}", names, gated=gated, bias=shared_bias
+        )
         if shared_gate:
             weights += linear(f"{prefix}.{shared}_gate", width, 1, Part.ROUTER)
     return Moe(
@@ -151,7 +160,7 @@ def mixture(
 
 
 def _shared_expert(
-    width: int, intermediate: int, prefix: str, names: tuple[str, str, str], gated: bool, bias: bool
+    width: int, intermediate: int, prefix: str, names: tuple[str, str, str], *, gated: bool, bias: bool
 ) -> Weights:
     gate, up, down = (f"{prefix}.{name}" for name in names)
     part = Part.SHARED_EXPERTS

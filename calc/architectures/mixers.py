@@ -109,7 +109,9 @@ def gated_delta_net(
     keys, values = n_key_heads * key_dim, n_value_heads * value_dim
     if n_value_heads % n_key_heads:
         raise InputError(
-            "linear_num_key_heads", n_key_heads, f"linear_num_value_heads ({n_value_heads}) must be a multiple of it"
+            "linear_num_key_heads",
+            n_key_heads,
+            f"linear_num_value_heads ({n_value_heads}) must be a multiple of it",
         )
     channels = 2 * keys + values
     part = Part.MIXER

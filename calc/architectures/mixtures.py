@@ -26,7 +26,14 @@ from calc.architectures.tensors import Weights, vector
 from calc.architectures.windows import everywhere, late_layers, patterned
 from calc.model import Mlp, ModelSpec, Moe, Part, Split
 
-TOP_K: Final = ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "moe_topk", "moe_k", "top_k_experts")
+TOP_K: Final = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "moe_top_k",
+    "moe_topk",
+    "moe_k",
+    "top_k_experts",
+)
 EXPERTS: Final = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 
 
@@ -370,6 +377,8 @@ FAMILIES: Final = (
         )
     ),
     Family(model_types=("ernie4_5_moe",), parse=parse_ernie, architectures=("Ernie4_5_MoeForCausalLM",)),
-    Family(model_types=HUNYUAN_MOE.model_types, parse=parse_hunyuan, architectures=("HunYuanMoEV1ForCausalLM",)),
+    Family(
+        model_types=HUNYUAN_MOE.model_types, parse=parse_hunyuan, architectures=("HunYuanMoEV1ForCausalLM",)
+    ),
     Family(model_types=("dbrx",), parse=parse_dbrx, architectures=("DbrxForCausalLM",)),
 )

@@ -103,10 +103,14 @@ def parse_text(config: ConfigReader, outer: ConfigReader, kind: str, stacks: Sta
         return _OTHER[kind](config, outer, stacks)
     if kind in _DENSE:
         return dense_text(config, outer, stacks, _DENSE[kind])
-    raise config.unsupported("model_type", "the text part of this model is of a family that is not known here")
+    raise config.unsupported(
+        "model_type", "the text part of this model is of a family that is not known here"
+    )
 
 
-def parse_qwen_vl(config: ConfigReader, tower: Callable[[ConfigReader], Stacks], default_type: str) -> ModelSpec:
+def parse_qwen_vl(
+    config: ConfigReader, tower: Callable[[ConfigReader], Stacks], default_type: str
+) -> ModelSpec:
     """Qwen2-VL, Qwen2.5-VL, Qwen3-VL, Qwen3.5: text of that generation and its tower, whose merger ends in its width."""
     text, kind = text_section(config, default_type)
     if kind in ("qwen2_vl", "qwen2_5_vl"):
@@ -216,8 +220,10 @@ def parse_minicpmv46(config: ConfigReader) -> ModelSpec:
 
 
 def parse_llama4(config: ConfigReader) -> ModelSpec:
-    """Llama 4: chunked attention but for every fourth layer, experts with one shared; a tower of class defaults where
-    the config leaves its section out, as the class builds it."""
+    """Llama 4: chunked attention but for every fourth layer, experts with a shared one beside them.
+
+    Where the config leaves the tower's section out, the tower has the defaults of its class, as transformers builds it.
+    """
     text = config.section("text_config") or config
     width, layers = text.int("hidden_size"), text.layers()
     vision = config.section("vision_config") or ConfigReader({}, model_id=config.model_id, read=config.read)
@@ -349,12 +355,18 @@ FAMILIES: Final = (
         architectures=("Mistral3ForConditionalGeneration",),
     ),
     Family(
-        model_types=("qwen2_audio",), parse=parse_qwen2_audio, architectures=("Qwen2AudioForConditionalGeneration",)
+        model_types=("qwen2_audio",),
+        parse=parse_qwen2_audio,
+        architectures=("Qwen2AudioForConditionalGeneration",),
     ),
-    Family(model_types=("kimi_k25",), parse=parse_kimi_k25, architectures=("KimiK25ForConditionalGeneration",)),
+    Family(
+        model_types=("kimi_k25",), parse=parse_kimi_k25, architectures=("KimiK25ForConditionalGeneration",)
+    ),
     Family(model_types=("lfm2_vl",), parse=parse_lfm2_vl, architectures=("Lfm2VlForConditionalGeneration",)),
     Family(
-        model_types=("minicpmv4_6",), parse=parse_minicpmv46, architectures=("MiniCPMV4_6ForConditionalGeneration",)
+        model_types=("minicpmv4_6",),
+        parse=parse_minicpmv46,
+        architectures=("MiniCPMV4_6ForConditionalGeneration",),
     ),
     Family(
         model_types=("llama4",),
@@ -363,4 +375,3 @@ FAMILIES: Final = (
     ),
     Family(model_types=("mllama",), parse=parse_mllama, architectures=("MllamaForConditionalGeneration",)),
 )
-

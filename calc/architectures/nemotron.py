@@ -34,7 +34,13 @@ def parse_nemotron_h(config: ConfigReader) -> ModelSpec:
     width = config.int("hidden_size")
     kinds = layer_kinds(config)
     blocks = {kind: _block(config, width, kind) for kind in sorted(set(kinds))}
-    for unused in ("intermediate_size", "moe_intermediate_size", "expand", "n_routed_experts", "num_experts_per_tok"):
+    for unused in (
+        "intermediate_size",
+        "moe_intermediate_size",
+        "expand",
+        "n_routed_experts",
+        "num_experts_per_tok",
+    ):
         config.raw(unused)  # stated by all, used by the kinds of layer that a model has
     for unused in ("n_shared_experts", "moe_shared_expert_intermediate_size", "moe_latent_size"):
         config.raw(unused)
@@ -175,7 +181,12 @@ def _nas_block(config: ConfigReader, entry: object, width: int, n_heads: int, he
     for part in (attention, ffn):
         for field in ("replace_with_linear", "sparsify"):
             part.expect(field, False)
-    for field in ("num_sink_tokens", "window_length", "use_prefill_window_in_sink_attention", "unshifted_sink"):
+    for field in (
+        "num_sink_tokens",
+        "window_length",
+        "use_prefill_window_in_sink_attention",
+        "unshifted_sink",
+    ):
         attention.expect(field, False)
     sublayers: list[Attention | Mlp] = []
     block_norms: Weights = ()

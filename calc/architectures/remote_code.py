@@ -44,8 +44,14 @@ def parse_chatglm(config: ConfigReader) -> ModelSpec:
         bias=bias,
         names=("dense_h_to_4h", "dense_h_to_4h", "dense_4h_to_h"),
     )
-    block = Block(sublayers=(attention, mlp), norms=norms(width, "input_layernorm", "post_attention_layernorm"))
-    last = norm("transformer.encoder.final_layernorm", width) if config.bool("post_layer_norm", default=True) else ()
+    block = Block(
+        sublayers=(attention, mlp), norms=norms(width, "input_layernorm", "post_attention_layernorm")
+    )
+    last = (
+        norm("transformer.encoder.final_layernorm", width)
+        if config.bool("post_layer_norm", default=True)
+        else ()
+    )
     return causal_lm(
         config,
         default_architecture="ChatGLMModel",
@@ -87,8 +93,7 @@ def parse_qwen1(config: ConfigReader) -> ModelSpec:
         width=width,
         blocks=[Block(sublayers=(attention, mlp), norms=norms(width, "ln_1", "ln_2"))] * config.layers(),
         final=norm("transformer.ln_f", width),
-        max_positions=config.optional_int("seq_length")
-        or config.optional_int("max_position_embeddings"),
+        max_positions=config.optional_int("seq_length") or config.optional_int("max_position_embeddings"),
         embedding_name="transformer.wte",
         path="transformer.h",
     )

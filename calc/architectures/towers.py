@@ -57,12 +57,16 @@ def positions(count: int, width: int) -> Weights:
     return tensor("position_embedding", count, width, part=Part.POSITION)
 
 
-def tower(width: int, blocks: list[Block], weights: Weights, path: str, role: Role = Role.VISION) -> tuple[Stack]:
+def tower(
+    width: int, blocks: list[Block], weights: Weights, path: str, role: Role = Role.VISION
+) -> tuple[Stack]:
     """The stack of a tower."""
     return (Stack(role=role, width=width, runs=runs(blocks), weights=weights, path=path),)
 
 
-def two_linears(n_in: int, middle: int, n_out: int, *, bias: bool, name: str = "multi_modal_projector") -> Weights:
+def two_linears(
+    n_in: int, middle: int, n_out: int, *, bias: bool, name: str = "multi_modal_projector"
+) -> Weights:
     """A projector of two matrices with an activation between."""
     return linear(f"{name}.linear_1", n_in, middle, Part.PROJECTOR, bias=bias) + linear(
         f"{name}.linear_2", middle, n_out, Part.PROJECTOR, bias=bias
@@ -127,13 +131,20 @@ def pixtral(config: ConfigReader, projector: Weights) -> tuple[Stack]:
     n_heads = config.int("num_attention_heads")
     config.expect("head_dim", width // n_heads)
     block = vit_block(
-        config, width, n_heads, config.int("intermediate_size"), bias=False, gated=True, mlp_bias=False, layer_norm=False
+        config,
+        width,
+        n_heads,
+        config.int("intermediate_size"),
+        bias=False,
+        gated=True,
+        mlp_bias=False,
+        layer_norm=False,
     )
-    weights = patches(width, config.int(*CHANNELS, default=3, high=16), patch, patch, bias=False, name="patch_conv")
+    weights = patches(
+        width, config.int(*CHANNELS, default=3, high=16), patch, patch, bias=False, name="patch_conv"
+    )
     weights += norm("ln_pre", width)
-    return tower(
-        width, [block] * config.layers(), weights + projector, "vision_tower.transformer.layers"
-    )
+    return tower(width, [block] * config.layers(), weights + projector, "vision_tower.transformer.layers")
 
 
 def qwen2_vl_tower(config: ConfigReader) -> tuple[Stack]:
@@ -187,7 +198,9 @@ def qwen3_vl_tower(config: ConfigReader) -> tuple[Stack]:
     )
     for index in config.ints("deepstack_visual_indexes") or ():
         name = f"deepstack_merger_list.{index}"
-        weights += norm(f"{name}.norm", merged, bias=True) + two_linears(merged, merged, text, bias=True, name=name)
+        weights += norm(f"{name}.norm", merged, bias=True) + two_linears(
+            merged, merged, text, bias=True, name=name
+        )
     return tower(width, [block] * config.layers("depth"), weights, "visual.blocks")
 
 
@@ -240,10 +253,8 @@ def llama4_tower(config: ConfigReader, text: int) -> tuple[Stack]:
         config.int("num_attention_heads", default=16),
         config.int("intermediate_size", default=5632),
     )
-    ratio = config.float("pixel_shuffle_ratio", default=0.5)
-    if not 0.01 <= ratio <= 1:
-        raise config.unsupported("pixel_shuffle_ratio", "it must lie between 0.01 and 1")
-    shuffled = int(width / ratio**2)
+    config.raw("pixel_shuffle_ratio")
+    intermediate = config.int("intermediate_size", default=5632)
     middle = config.int("projector_input_dim", default=4096)
     out = config.int("projector_output_dim", default=4096)
     channels = config.int(*CHANNELS, default=3, high=16)
@@ -252,9 +263,14 @@ def llama4_tower(config: ConfigReader, text: int) -> tuple[Stack]:
         + positions(side * side + 1, width)
         + linear("patch_embedding.linear", channels * patch * patch, width, Part.POSITION)
         + norms(width, "layernorm_pre", "layernorm_post", bias=True)
-        + linear("vision_adapter.mlp.fc1", shuffled, middle, Part.PROJECTOR)
+        + linear("vision_adapter.mlp.fc1", intermediate, middle, Part.PROJECTOR)
         + linear("vision_adapter.mlp.fc2", middle, out, Part.PROJECTOR)
-        + linear("multi_modal_projector.linear_1", config.int("vision_output_dim", default=7680), text, Part.PROJECTOR)
+        + linear(
+            "multi_modal_projector.linear_1",
+            config.int("vision_output_dim", default=7680),
+            text,
+            Part.PROJECTOR,
+        )
     )
     config.expect("multi_modal_projector_bias", False)
     layers = config.int("num_hidden_layers", default=34, high=1024)
@@ -349,16 +365,28 @@ def gemma4_vision(config: ConfigReader, text: int) -> tuple[Stack]:
     config.expect("attention_bias", False)
     patch = config.int("patch_size", high=1024)
     attention = grouped_attention(
-        width=width, n_heads=n_heads, n_kv_heads=n_heads, head_dim=head_dim, qk_norm=(head_dim, head_dim), causal=False
+        width=width,
+        n_heads=n_heads,
+        n_kv_heads=n_heads,
+        head_dim=head_dim,
+        qk_norm=(head_dim, head_dim),
+        causal=False,
     )
     mlp = gated_mlp(width=width, intermediate=config.int("intermediate_size"))
     clipped = clip_bounds(7) if config.bool("use_clipped_linears", default=False) else ()
-    names = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
+    names = (
+        "input_layernorm",
+        "post_attention_layernorm",
+        "pre_feedforward_layernorm",
+        "post_feedforward_layernorm",
+    )
     block = Block(sublayers=(attention, mlp), norms=norms(width, *names) + clipped)
     for unused in ("pooling_kernel_size", "default_output_length"):
         config.raw(unused)
     weights = (
-        tensor("position_embedding_table", 2, config.int("position_embedding_size"), width, part=Part.POSITION)
+        tensor(
+            "position_embedding_table", 2, config.int("position_embedding_size"), width, part=Part.POSITION
+        )
         + linear("patch_embedder.input_proj", 3 * patch * patch, width, Part.POSITION)
         + linear("embed_vision.embedding_projection", width, text, Part.PROJECTOR)
     )

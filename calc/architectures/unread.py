@@ -25,6 +25,9 @@ SKIPPED_SECTIONS: Final = re.compile(
     r"|rope_parameters|generation_config|init_config)\."
 )
 
+# A tower has no token embedding to tie, whatever its section says.
+INERT_PATH: Final = re.compile(r"(vision|audio)_config\.tie_word_embeddings$")
+
 OFF: Final[tuple[object, ...]] = (None, False, 0, "", [], {}, (), "none", "None", "null")
 
 
@@ -33,7 +36,13 @@ def unread_fields(reader: ConfigReader) -> list[tuple[str, object]]:
     found = []
     for path, value in reader.leaves():
         name = path.rsplit(".", 1)[-1]
-        if path in reader.read or is_inert(name) or _off(value) or SKIPPED_SECTIONS.search(path):
+        if (
+            path in reader.read
+            or is_inert(name)
+            or _off(value)
+            or SKIPPED_SECTIONS.search(path)
+            or INERT_PATH.search(path)
+        ):
             continue
         found.append((path, value))
     return found
