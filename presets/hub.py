@@ -110,7 +110,7 @@ def _read(client: HubClient, reference: HubReference) -> _Reading:
     if info is not None and facts is None and not warnings:
         warnings.append("The weights are not in safetensors files: stored bytes follow from the config.")
     model = HubModel(
-        repo_id=repo_id,
+        repo_id=(info.id if info else None) or repo_id,
         commit=got.commit or (info.commit if info else None),
         config=config,
         checkpoint=facts,

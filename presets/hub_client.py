@@ -49,8 +49,9 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepoInfo:
-    """What the hub says about a repository: who may read it, its commit, its files, its base models."""
+    """What the hub says about a repository; `id` as its owner spells it now, `public` where anyone may read it."""
 
+    id: str | None
     commit: str | None
     public: bool
     files: tuple[str, ...]
@@ -294,7 +295,9 @@ def _parse_info(info: dict[str, object]) -> RepoInfo:
     bases = base if isinstance(base, list) else [base]
     files = siblings if isinstance(siblings, list) else []
     names = [entry.get("rfilename") for entry in files if isinstance(entry, dict)]
+    own_id = info.get("id")
     return RepoInfo(
+        id=own_id if isinstance(own_id, str) and is_repo_id(own_id) else None,
         commit=commit if isinstance(commit, str) and re.fullmatch(r"[0-9a-f]{40}", commit) else None,
         public=info.get("private") is False and info.get("gated") is False,
         files=tuple(name for name in names if isinstance(name, str) and is_file_name(name)),

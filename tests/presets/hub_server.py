@@ -93,6 +93,7 @@ class HubServer:
 def _handler(hub):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def log_message(self, *args):
             pass
@@ -185,6 +186,11 @@ def _handler(hub):
             if token is not None and token not in known:
                 return self.refuse(401, "", message="Invalid credentials in Authorization header")
             repo = hub.repos.get(repo_id)
+            spelled = next((name for name in hub.repos if name.lower() == repo_id.lower()), None)
+            if (
+                repo is None and spelled is not None
+            ):  # another case: the hub redirects to the owner's spelling
+                return self.redirect(self.path.replace(repo_id, spelled, 1))
             if repo is None or (repo.private and token not in repo.tokens):
                 return self.refuse(401 if token is None else 404, "RepoNotFound")
             if repo.gated and not metadata and token not in repo.tokens:

@@ -8,11 +8,11 @@ from hub_server import COMMIT, INFO
 from safetensors_files import sharded, single
 from test_config_text import QWEN3
 
-from calc.errors import InputError, SourceError
+from calc.errors import InputError, RidgebeamError, SourceError
 from calc.parameters import count_parameters
 from presets import hub
 from presets.hub_cache import HubCache
-from presets.sources import SourceKind, read
+from presets.sources import SourceKind, read, read_config_text
 
 pytestmark = pytest.mark.hub
 
@@ -140,7 +140,8 @@ def test_a_preset_at_a_revision_is_asked_of_the_hub(hub_server):
 def test_a_renamed_repository_is_followed(hub_server):
     hub_server.add("new/name").put("config.json", QWEN3)
     hub_server.add("old/name", fault="renamed", fault_on=("config.json", INFO), location="new/name")
-    assert read("old/name").spec.model_type == "qwen3"
+    source = read("old/name")
+    assert (source.id, source.spec.model_type) == ("new/name", "qwen3")
 
 
 # ---- the cache ------------------------------------------------------------------------------------------------------
@@ -209,3 +210,29 @@ def test_failures_are_not_cached(qwen):
         read("me/My-Model")
     qwen.fault = ""
     assert read("me/My-Model").spec.model_type == "qwen3"
+
+
+@pytest.mark.reference
+def test_every_collected_config_reads_the_same_from_the_hub_as_from_its_text(hub_server, reference):
+    folder, refused, read_alike = reference / "configs", 0, 0
+    for path in sorted(folder.glob("*.json")):
+        model_id = f"org/{path.stem}"[:96].replace("--", "-")
+        repo = hub_server.add(model_id)
+        repo.put("config.json", path.read_bytes())
+        quantization = reference / "hf_quant_configs" / path.name
+        if quantization.exists():
+            repo.put("hf_quant_config.json", quantization.read_bytes())
+        try:
+            expected = read_config_text(path.read_bytes())
+        except RidgebeamError as error:
+            refused += 1
+            with pytest.raises(type(error)):
+                read(model_id)
+            continue
+        source = read(model_id)
+        assert source.spec.model_type == expected.spec.model_type
+        if not quantization.exists():
+            assert source.spec.stacks == expected.spec.stacks
+        read_alike += 1
+    assert read_alike + refused >= 200
+    assert read_alike >= 75
