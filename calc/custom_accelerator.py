@@ -36,13 +36,14 @@ def typed_accelerator(
     flop_per_s_8bit: float | None = None,
     flop_per_s_4bit: float | None = None,
     link_bytes_per_s: float | None = None,
-    node_size: int = 1,
+    node_size: int = 8,
     power_w: float | None = None,
 ) -> Accelerator:
     """An accelerator from the few numbers that a plan needs.
 
     `memory_bytes` is what the runtime can hand out, taken as exact; rates are dense, with FP32 accumulation; the 8-bit
-    rate stands for fp8 and int8 alike, the 4-bit rate for fp4; the link is one way, all links of a device together.
+    rate stands for fp8 and int8 alike, the 4-bit rate for fp4; the link is one way, all links of a device together;
+    a node has 8 devices unless said otherwise.
     Raises `InputError` naming the field for anything that is not a number or is off by a unit.
     """
     title = " ".join(str(name).split())

@@ -35,17 +35,16 @@ def profile_links(
     accelerator: Accelerator, profile: Profile, *, nodes: int = 1, node_size: int | None = None
 ) -> LinkSeconds:
     """Link times from the profile: measured curves inside a node, a network port between nodes."""
-    link = link_bytes_per_s(accelerator)
     factor = profile.number("collectives.factor")
     factor *= profile.calibration.get("communication_factor")
-    inside = node_size or accelerator.node_size
+    inside = node_size or max(accelerator.node_size, accelerator.linked_devices)
 
     def seconds(table: OperatorTable, rows: NDArray[np.intp]) -> Array:
         out = np.zeros((len(rows), table.units.shape[1]))
         for index, row in enumerate(rows):
             kind = KINDS[table.operators.kind_index[row, 0]]
             ranks = int(table.operators.numbers["ranks"][row, 0])
-            curve, rate = _curve(profile, kind, ranks), link
+            curve, rate = _curve(profile, kind, ranks), link_bytes_per_s(accelerator, ranks)
             if (nodes > 1 or ranks > inside) and kind is not Kind.POINT_TO_POINT:
                 curve, rate = NODE_CURVE, NODE_LINK_BYTES_PER_S
             out[index] = factor * curve.seconds(table.message_bytes[row], rate)
@@ -63,5 +62,10 @@ def _curve(profile: Profile, kind: Kind, ranks: int) -> LinkCurve:
 
 def datasheet_links(accelerator: Accelerator) -> LinkSeconds:
     """The bound: every message at the link's rate, no start-up."""
-    link = link_bytes_per_s(accelerator)
-    return lambda table, rows: np.asarray(table.message_bytes[rows] / link)
+
+    def seconds(table: OperatorTable, rows: NDArray[np.intp]) -> Array:
+        ranks = table.operators.numbers["ranks"][rows, 0].astype(int)
+        rates = np.array([link_bytes_per_s(accelerator, int(count)) for count in ranks])
+        return np.asarray(table.message_bytes[rows] / rates[:, None])
+
+    return seconds

@@ -30,10 +30,14 @@ SIXTEEN_BITS = 16
 EIGHT_BITS = 8
 
 
-def link_bytes_per_s(accelerator: Accelerator) -> float:
-    """One-way rate of the device's links to its neighbours: its own links, else PCIe, else PCIe 4.0 x16."""
-    if accelerator.link_bytes_per_s:
-        return accelerator.link_bytes_per_s
+def link_bytes_per_s(accelerator: Accelerator, devices: int = 2) -> float:
+    """One-way rate of a device to its peers when `devices` of them talk: their own links, else PCIe, else PCIe 4.0 x16.
+
+    Own links serve only the devices that they join: a bridge two, a mesh each peer by its own link, a rack all of it.
+    """
+    own = accelerator.link_among(devices)
+    if own is not None:
+        return own
     words = accelerator.pcie.replace("×", "x").split()
     if words and words[0] in PCIE_LANE_BYTES_PER_S:
         lanes = next((word[1:] for word in words if word.startswith("x") and word[1:].isdigit()), "16")

@@ -1,0 +1,44 @@
+"""Messages run over the links that join their ranks: a peer's own link in a mesh, the bus past a bridge, a rack as one."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from calc.custom_accelerator import typed_accelerator
+from calc.step.links import datasheet_links
+from calc.step.rates import link_bytes_per_s
+from presets import accelerators
+
+
+@pytest.mark.parametrize(
+    ("gpu_id", "devices", "gb_per_s"),
+    [
+        ("mi300x", 2, 64),
+        ("mi300x", 8, 448),
+        ("a100-pcie-80gb", 2, 300),
+        ("a100-pcie-80gb", 4, 16 * 1.969),  # PCIe 4.0 x16: the bridge joins two only
+        ("gb200-gpu", 8, 900),
+        ("h100-sxm5-80gb", 8, 450),
+        ("l4", 2, 16 * 1.969),
+        ("rtx-5090", 2, 16 * 3.938),
+    ],
+)
+def test_a_message_runs_at_the_rate_of_the_links_that_join_its_ranks(gpu_id, devices, gb_per_s):
+    assert link_bytes_per_s(accelerators.load(gpu_id), devices) == pytest.approx(gb_per_s * 1e9)
+
+
+def test_the_bound_takes_each_message_by_its_own_ranks():
+    table = SimpleNamespace(
+        operators=SimpleNamespace(numbers={"ranks": np.array([[2.0], [8.0]])}),
+        message_bytes=np.array([[64e9, 128e9], [448e9, 0.0]]),
+    )
+    seconds = datasheet_links(accelerators.load("mi300x"))(table, np.array([0, 1]))
+    assert seconds == pytest.approx(np.array([[1.0, 2.0], [1.0, 0.0]]))
+
+
+def test_a_typed_link_serves_its_node():
+    typed = typed_accelerator(
+        name="x", memory_bytes=80e9, bandwidth_bytes_per_s=2e12, flop_per_s_16bit=3e14, link_bytes_per_s=2e11
+    )
+    assert link_bytes_per_s(typed, 8) == 2e11
