@@ -7,6 +7,7 @@
     sharing          LoadDependentSharing            continuous batching, end to end
     decode_load      decode_load, affine_decode_load     the running batch under a traffic
     bulk             BulkService                     static batching
+    simulated        simulate_line, simulate_sharing     dots beside the curves
 
 Every queue says when it holds, and is `stable`, `near saturation` or `saturated`; a saturated one has infinite times.
 """
@@ -41,6 +42,7 @@ from calc.queueing.service import (
     Service,
 )
 from calc.queueing.sharing import LoadDependentSharing, decode_completions_per_s
+from calc.queueing.simulated import MeanWithError, Simulated, batch_means, simulate_line, simulate_sharing
 from calc.queueing.single_server import MD1, MG1, MM1
 
 __all__ = [
@@ -60,14 +62,17 @@ __all__ = [
     "LoadDependentSharing",
     "LognormalService",
     "MMc",
+    "MeanWithError",
     "ObservedService",
     "Queue",
     "Sakasegawa",
     "Service",
+    "Simulated",
     "Spread",
     "TailQueue",
     "affine_decode_load",
     "allen_cunneen_mean_wait_s",
+    "batch_means",
     "decode_balance_step_s",
     "decode_completions_per_s",
     "decode_load",
@@ -84,6 +89,8 @@ __all__ = [
     "requests_in_system",
     "sakasegawa_mean_wait_s",
     "sharing_mean_time_s",
+    "simulate_line",
+    "simulate_sharing",
     "static_batch_service_s",
     "utilisation",
 ]

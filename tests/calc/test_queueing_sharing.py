@@ -1,7 +1,6 @@
 """Processor sharing, the decode fixed point, and bulk service: theory, explicit chains, simulation, real traffic."""
 
 import gzip
-import heapq
 from math import inf
 
 import numpy as np
@@ -27,6 +26,7 @@ from calc.queueing import (
     decode_load,
     expected_longest,
     sharing_mean_time_s,
+    simulate_sharing,
     static_batch_service_s,
 )
 from calc.saturation import State
@@ -106,43 +106,22 @@ def test_quantiles_agree_with_an_explicit_chain():
         assert left == pytest.approx(1 - percentile / 100, rel=2e-4)
 
 
-def simulated_sharing(rng, *, arrivals_per_s, rate, slots, sizes):
-    """Times of requests that share a load-dependent rate: every event recomputes when the next one ends."""
-    arrivals = np.cumsum(rng.exponential(1 / arrivals_per_s, sizes.size))
-    times, running, line = np.empty(sizes.size), [], []
-    now, served, index = 0.0, 0.0, 0  # served: work that each running request has had since the start
-    while index < sizes.size or running:
-        pace = rate(len(running)) / len(running) if running else 0.0
-        ends = now + (running[0][0] - served) / pace if running else inf
-        comes = arrivals[index] if index < sizes.size else inf
-        event = min(ends, comes)
-        served, now = served + pace * (event - now), event
-        if ends <= comes:
-            _, request = heapq.heappop(running)
-            times[request] = now - arrivals[request]
-            if line:
-                waiting = line.pop(0)
-                heapq.heappush(running, (served + sizes[waiting], waiting))
-        else:
-            if len(running) < slots:
-                heapq.heappush(running, (served + sizes[index], index))
-            else:
-                line.append(index)
-            index += 1
-    return times
+def rates_of(queue):
+    """Completions per second by the number that runs, without an array for each call."""
+    rates = queue.rate(np.arange(2000)).tolist()
+    return lambda n: rates[min(n, 1999)]
 
 
 @pytest.mark.parametrize("slots", [36, 10_000])
 def test_decode_sharing_agrees_with_simulation(slots):
     """With 36 slots the batch is at 86% of its capacity and some wait in line; with 10,000 nobody does."""
     queue = LoadDependentSharing.of_decode(**{**DECODE, "arrivals_per_s": 5.4}, slots=slots)
-    times = simulated_sharing(
-        np.random.default_rng(3),
-        arrivals_per_s=5.4,
-        rate=lambda n: float(queue.rate(n)),
-        slots=slots,
+    times = simulate_sharing(
+        gaps_s=np.random.default_rng(3).exponential(1 / 5.4, 40_000),
         sizes=np.random.default_rng(4).exponential(1.0, 40_000),
-    )[2000:]
+        rate_per_s=rates_of(queue),
+        slots=slots,
+    ).times_s[2000:]
     assert (queue.mean_wait_s > 0.1) == (slots == 36)
     assert times.mean() == pytest.approx(queue.mean_time_s, rel=0.06)
     for percentile, expected in zip((50, 90, 99), queue.time_quantiles_s((50, 90, 99)), strict=True):
@@ -150,15 +129,12 @@ def test_decode_sharing_agrees_with_simulation(slots):
 
 
 def test_means_do_not_depend_on_the_kind_of_sizes_when_nobody_waits():
-    rng = np.random.default_rng(8)
     queue = LoadDependentSharing.of_decode(**DECODE)
-    times = simulated_sharing(
-        rng,
-        arrivals_per_s=DECODE["arrivals_per_s"],
-        rate=lambda n: float(queue.rate(n)),
-        slots=10_000,
+    times = simulate_sharing(
+        gaps_s=np.random.default_rng(8).exponential(1 / DECODE["arrivals_per_s"], 25_000),
         sizes=np.ones(25_000),
-    )[2000:]
+        rate_per_s=rates_of(queue),
+    ).times_s[2000:]
     assert times.mean() == pytest.approx(queue.mean_time_s, rel=0.03)
     assert queue.mean_running_s(2.0) == pytest.approx(2 * queue.mean_time_s)
 
