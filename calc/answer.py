@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from calc import format as fmt
 from calc.accelerator import Accelerator
+from calc.cost import usd_per_hour, usd_per_million_tokens
 from calc.errors import InputError, MissingSpec
 from calc.layout import Layout
 from calc.memory.kv import decoder_sublayers
@@ -31,7 +32,6 @@ from calc.sizing import (
     sequences_step,
 )
 from calc.timing import TextbookTiming, Timing
-from calc.units import HOUR_S
 from calc.verdict import Change, Verdict, Wall
 
 TEXTBOOK_OVERHEAD_SHARE = 0.05
@@ -253,8 +253,10 @@ def timing_of(inputs: Inputs, layout: Layout, weights: float) -> Timing:
 def _cost(offer: Offer, *, gpus: int, tokens_per_s: float) -> Cost:
     if offer.usd_per_gpu_hour is None:
         return Cost(usd_per_hour=None, usd_per_million_output=None, note="no price known")
-    per_hour = offer.usd_per_gpu_hour * gpus
-    per_million = per_hour / HOUR_S / tokens_per_s * 1e6 if tokens_per_s > 0 else None
+    per_hour = float(usd_per_hour(gpus=gpus, usd_per_gpu_hour=offer.usd_per_gpu_hour))
+    per_million = None
+    if tokens_per_s > 0:
+        per_million = float(usd_per_million_tokens(usd_per_hour=per_hour, tokens_per_s=tokens_per_s))
     return Cost(usd_per_hour=per_hour, usd_per_million_output=per_million, note=offer.price_note)
 
 
