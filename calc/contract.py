@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import expm1, isfinite
 from typing import Any
 
-from calc.answer import Answer, Inputs, answer, kv_format, replica_weight_bytes, timing_of
+from calc.answer import Answer, Inputs, answer
 from calc.levers import LeverEffect
 from calc.memory.kv import (
     kv_bytes_per_token,
@@ -17,6 +17,7 @@ from calc.memory.kv import (
 )
 from calc.provenance import Estimate, Provenance
 from calc.queueing import closed_forms
+from calc.sized import replica_weight_bytes, timing_of
 from calc.sizing import BLOCK_TOKENS
 from calc.verdict import Verdict, Wall
 
@@ -29,7 +30,7 @@ def fit_json(inputs: Inputs) -> Json:
     memory, scenario = result.memory, inputs.scenario
     fits = result.verdict.wall not in (Wall.WEIGHT_MEMORY, Wall.KV_MEMORY)
     length = scenario.max_model_len or inputs.spec.max_positions
-    dtype = kv_format(scenario)
+    dtype = scenario.kv_format
     needed = sequence_bytes(inputs.spec, length, dtype) if length else None
     blocks = memory.tokens // BLOCK_TOKENS
     return {

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from calc.answer import Answer, Inputs, answer, replica_weight_bytes
+from calc.answer import Answer, Inputs, answer
 from calc.errors import InputError, MissingSpec
 from calc.scenario import apply_settings
+from calc.sized import replica_weight_bytes
 from calc.verdict import Change
 
 

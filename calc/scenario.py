@@ -140,6 +140,11 @@ class Scenario:
         return Slo(ttft_s=self.ttft_s, tpot_s=self.tpot_s, e2e_s=self.e2e_s, percentile=self.percentile)
 
     @property
+    def kv_format(self) -> str:
+        """The cache's format: 16 bit unless another was chosen."""
+        return "bf16" if self.kv_dtype == "auto" else self.kv_dtype
+
+    @property
     def layout(self) -> Layout:
         """The layout as far as it is chosen; `tp` 0 (choose for me) reads as 1 here."""
         return Layout(

@@ -1,0 +1,279 @@
+"""Sizing at roofline and expected fidelity: the engine's own memory ledger, and the step model under load.
+
+A replica is asked at every concurrency it could run at once: TTFT, TPOT and requests per second follow. The largest
+concurrency that fits and keeps the targets gives what one replica can carry; the traffic gives how many are needed, and
+where on the curve each of them then works.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calc.accelerator import Accelerator
+from calc.engine import engine_named
+from calc.layout import Layout
+from calc.memory.engines import EngineSettings, Ledger, LineKind, ledger
+from calc.memory.kv import sequence_bytes
+from calc.model import ModelSpec
+from calc.operators import ForwardPass
+from calc.profile import Profile
+from calc.provenance import Estimate
+from calc.scenario import Scenario
+from calc.sizing import (
+    DecodeStep,
+    FleetStep,
+    MemoryStep,
+    PrefillStep,
+    SequencesStep,
+    mean_context,
+)
+from calc.slo import Slo
+from calc.step import ServingPoint, StepModel
+from calc.timing import StepTime
+from calc.workload import Workload
+
+GRID_POINTS = 48
+MOST_SEQUENCES = 4096
+"""More than any engine runs at once by default (vLLM 1,024, SGLang 4,096 requests on the largest cards)."""
+LENGTH_MARGIN = 2.0
+SHORTEST_LIMIT = 4096
+
+Array = NDArray[np.float64]
+
+
+def stated(text: str) -> str | None:
+    """A scenario's choice of format or version, or None where it leaves the choice to the engine."""
+    return None if text in {"", "auto"} else text
+
+
+def engine_settings(scenario: Scenario, *, max_model_len: int | None) -> EngineSettings:
+    """What the scenario tells the engine at start."""
+    return EngineSettings(
+        engine=engine_named(scenario.engine),
+        version=stated(scenario.engine_version),
+        memory_utilization=scenario.memory_utilization,
+        max_model_len=max_model_len,
+        max_seqs=scenario.max_seqs,
+        kv_dtype=stated(scenario.kv_dtype),
+        quantization=stated(scenario.quantization),
+        device_memory_bytes=scenario.device_memory_bytes,
+        available_kv_bytes=scenario.kv_bytes_per_gpu,
+    )
+
+
+def length_limit(scenario: Scenario, spec: ModelSpec) -> int:
+    """The longest sequence to start the engine with: as chosen, else twice the mean request, at least 4,096 tokens."""
+    if scenario.max_model_len is not None:
+        return scenario.max_model_len
+    wanted = max(SHORTEST_LIMIT, ceil(LENGTH_MARGIN * (scenario.input_tokens + scenario.output_tokens)))
+    return min(wanted, spec.max_positions or wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One replica at every concurrency up to what fits: arrays over the axis `users`."""
+
+    model: StepModel
+    workload: Workload
+    users: Array
+    ttft_s: Array
+    tpot_s: Array
+    e2e_s: Array
+    prefill_share: Array
+
+    @property
+    def requests_per_s(self) -> Array:
+        return self.users / self.e2e_s
+
+    def largest(self, kept: NDArray[np.bool_]) -> int:
+        """The largest concurrency up to which every point keeps its limit; 0 when the first one does not."""
+        first_missed = int(np.argmin(kept)) if not kept.all() else len(kept)
+        return int(self.users[first_missed - 1]) if first_missed else 0
+
+    def at(self, users: float) -> ServingPoint:
+        """The serving point at one concurrency."""
+        return _serving(self.model, self.workload, users)
+
+    def users_at(self, requests_per_s: float) -> float:
+        """The concurrency at which the replica finishes that many requests per second."""
+        return float(np.interp(requests_per_s, self.requests_per_s, self.users, left=self.users[0]))
+
+
+def memory_of(
+    spec: ModelSpec, accelerator: Accelerator, layout: Layout, scenario: Scenario
+) -> tuple[MemoryStep, Ledger, int]:
+    """Step 1 by the engine's rules: the ledger at the length limit, and the sequences of mean length that fit."""
+    chosen = engine_settings(scenario, max_model_len=length_limit(scenario, spec))
+    found = ledger(spec, accelerator, layout, chosen)
+    kept = max(1, round(scenario.input_tokens + scenario.output_tokens))
+    mean = ledger(spec, accelerator, layout, replace(chosen, max_model_len=kept))
+    fit = int(mean.kv.max_concurrency) * layout.dp if mean.kv.available_bytes > 0 else 0
+    rank = found.tightest
+    weights = rank.bytes_of(LineKind.WEIGHTS)
+    per_token = sequence_bytes(spec, kept, scenario.kv_format) / kept
+    room = found.kv.available_bytes
+    return (
+        MemoryStep(
+            gpus=layout.gpus_per_replica,
+            total_bytes_per_gpu=float(rank.total.best),
+            weight_bytes_per_gpu=weights,
+            overhead_bytes_per_gpu=max(0.0, float(rank.total.best) - weights - room),
+            kv_bytes_per_gpu=room,
+            kv_copies=1,
+            kv_bytes_per_token=per_token,
+            kv_bytes=max(0.0, room) * layout.gpus_per_replica,
+            tokens=mean.kv.tokens,
+        ),
+        found,
+        fit,
+    )
+
+
+def replica_curve(
+    spec: ModelSpec,
+    accelerator: Accelerator,
+    layout: Layout,
+    profile: Profile,
+    scenario: Scenario,
+    *,
+    fit: int,
+) -> Replica:
+    """The replica asked at up to 48 concurrencies from 1 to what fits, in one call."""
+    model = StepModel.of(
+        spec,
+        accelerator,
+        layout,
+        profile,
+        fidelity=scenario.fidelity,
+        quantization=stated(scenario.quantization),
+        kv_dtype=scenario.kv_format,
+    )
+    most = max(1, min(fit, scenario.max_seqs or MOST_SEQUENCES, MOST_SEQUENCES))
+    users = np.unique(np.rint(np.geomspace(1, most, GRID_POINTS)))
+    workload = scenario.workload
+    point = _serving(model, workload, users)
+    return Replica(
+        model=model,
+        workload=workload,
+        users=users,
+        ttft_s=_spread(point.ttft_s.best, users),
+        tpot_s=_spread(point.tpot_s.best, users),
+        e2e_s=_spread(point.e2e_s.best, users),
+        prefill_share=_spread(point.prefill_share, users),
+    )
+
+
+def _serving(model: StepModel, workload: Workload, users: float | Array) -> ServingPoint:
+    prompt = workload.input.mean_tokens
+    return model.serving(
+        input_tokens=prompt,
+        output_tokens=workload.output.mean_tokens,
+        concurrency=users,
+        prefix_tokens=min(prompt * workload.prefix_share, prompt - 1.0),
+    )
+
+
+def _spread(values: object, users: Array) -> Array:
+    return np.broadcast_to(np.asarray(values, dtype=float), users.shape).copy()
+
+
+def sequences_of(replica: Replica, slo: Slo, scenario: Scenario, *, fit: int) -> SequencesStep:
+    """Step 2: as many as fit, as the targets allow, and as the engine takes."""
+    targets = ((slo.tpot_s, replica.tpot_s), (slo.ttft_s, replica.ttft_s), (slo.e2e_s, replica.e2e_s))
+    allowed = {
+        name: replica.largest(reached <= target)
+        for name, (target, reached) in zip(("tpot", "ttft", "end to end"), targets, strict=True)
+        if target is not None
+    }
+    top = int(replica.users[-1])
+    limits: dict[str, float] = {"kv memory": float(fit)}
+    limits |= {name: float(most) for name, most in allowed.items() if most < top}
+    if scenario.max_seqs is not None:
+        limits["sequence limit"] = float(scenario.max_seqs)
+    limits.setdefault("engine", float(MOST_SEQUENCES))
+    binding = min(limits, key=limits.__getitem__)
+    kept = scenario.input_tokens + scenario.output_tokens
+    return SequencesStep(
+        kept_tokens=kept,
+        reserved_tokens=kept,
+        paged=fit,
+        reserved=fit,
+        fit=fit,
+        by_tpot=allowed.get("tpot"),
+        by_limit=scenario.max_seqs,
+        batch=int(limits[binding]),
+        binding=binding,
+    )
+
+
+def fleet_of(
+    replica: Replica, workload: Workload, *, batch: int, headroom: float
+) -> tuple[FleetStep, ServingPoint]:
+    """Step 5: replicas for the traffic, and the point of the curve where each then works."""
+    capacity_per_s = float(np.interp(batch, replica.users, replica.requests_per_s))
+    if workload.rate_per_s is None:
+        asked = (workload.concurrency or 0) * workload.peak_factor
+        replicas = max(1, ceil(asked * (1.0 + headroom) / batch))
+        users = max(1.0, asked / replicas)
+        point = replica.at(users)
+        active, rate = asked, asked / float(_one(point.e2e_s.best))
+        busy = asked / batch
+    else:
+        rate = workload.rate_per_s * workload.peak_factor
+        busy = rate / capacity_per_s
+        replicas = max(1, ceil(busy * (1.0 + headroom)))
+        users = replica.users_at(rate / replicas)
+        point = replica.at(users)
+        active = rate * float(_one(point.e2e_s.best))
+    share = float(np.interp(users, replica.users, replica.prefill_share))
+    fleet = FleetStep(
+        rate_per_s=rate,
+        e2e_s=single(point.e2e_s),
+        active=active,
+        prefill_busy=busy * share,
+        decode_busy=busy * (1.0 - share),
+        replicas=replicas,
+        utilization=busy / replicas,
+    )
+    return fleet, point
+
+
+def decode_at(replica: Replica, users: float) -> DecodeStep:
+    """Step 3 at the concurrency where the replica works."""
+    batch = max(1, round(users))
+    context = mean_context(replica.workload)
+    step = replica.model.step(ForwardPass.decode(float(batch), context))
+    seconds = single(step.total)
+    return DecodeStep(
+        batch=batch,
+        context_tokens=context,
+        time=StepTime(
+            step_s=seconds,
+            terms_s={name: _one(value) for name, value in step.terms.items()},
+            bound=str(np.ravel(step.bound)[0]),
+        ),
+        tokens_per_s=batch / float(seconds.best),
+    )
+
+
+def prefill_of(replica: Replica) -> PrefillStep:
+    """Step 4: one prompt alone."""
+    prompt = replica.workload.input.mean_tokens
+    cached = min(prompt * replica.workload.prefix_share, prompt - 1.0)
+    total = replica.model.step(ForwardPass.prefill(prompt - cached, prefix=cached)).total
+    return PrefillStep(prompt_tokens=prompt, cached_tokens=cached, prefill_s=single(total))
+
+
+def single(estimate: Estimate) -> Estimate:
+    """The estimate of a single candidate, as floats."""
+    low, best, high = (_one(value) for value in (estimate.low, estimate.best, estimate.high))
+    return replace(estimate, low=low, best=best, high=high)
+
+
+def _one(value: object) -> float:
+    """The single candidate of an array of one."""
+    return float(np.ravel(np.asarray(value))[0])

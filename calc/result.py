@@ -1,0 +1,105 @@
+"""What an answer is: what was asked (`Inputs`), what can be had (`Offer`), and the six-step result (`Answer`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calc import format as fmt
+from calc.accelerator import Accelerator
+from calc.layout import Layout
+from calc.memory.engines import Ledger
+from calc.model import ModelSpec
+from calc.profile import Profile
+from calc.provenance import Estimate, Provenance, weakest
+from calc.scenario import Scenario
+from calc.sizing import DecodeStep, FleetStep, MemoryStep, PrefillStep, SequencesStep
+from calc.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An accelerator that can be had, with the price of one per hour where one is known, and where that is from."""
+
+    accelerator: Accelerator
+    usd_per_gpu_hour: float | None = None
+    price_note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """Everything `answer` needs: the scenario, what it names, and the catalogue to look for alternatives in.
+
+    `stored_weight_bytes`: exact bytes of the checkpoint where its own metadata was read. `profile`: what the engine
+    reaches on the accelerator; needed at every fidelity but the textbook's.
+    """
+
+    scenario: Scenario
+    spec: ModelSpec
+    offer: Offer
+    model_note: str = ""
+    stored_weight_bytes: int | None = None
+    profile: Profile | None = None
+    warnings: tuple[str, ...] = ()
+    catalogue: tuple[Offer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What the chosen number of GPUs costs; None where no price is known or no token is made."""
+
+    usd_per_hour: float | None
+    usd_per_million_output: float | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The six-step answer for one accelerator. Where the verdict is "does not fit", later steps may be missing."""
+
+    inputs: Inputs
+    layout: Layout
+    memory: MemoryStep
+    sequences: SequencesStep | None
+    decode: DecodeStep | None
+    prefill: PrefillStep | None
+    fleet: FleetStep | None
+    ttft_s: Estimate | None
+    tpot_s: Estimate | None
+    cost: Cost
+    verdict: Verdict
+    assumptions: tuple[str, ...]
+    ledger: Ledger | None = None  # the engine's memory, where the fidelity has one
+    evidence: str = ""  # what the times stand on, in words
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole deployment; of one replica when nothing serves."""
+        replicas = self.fleet.replicas if self.fleet else 1
+        return self.layout.gpus_per_replica * replicas
+
+
+def headline(result: Answer) -> str:
+    """The answer in one sentence."""
+    accelerator = result.inputs.offer.accelerator
+    if not result.verdict.fits or result.sequences is None or result.fleet is None:
+        nearest = "; ".join(change.text for change in result.verdict.nearest)
+        end = f" Nearest that would work: {nearest}." if nearest else ""
+        reason = result.verdict.reason
+        return f"Does not work: {reason}.{end}"
+    serve = "serves" if result.gpus == 1 else "serve"
+    active = fmt.count(result.fleet.active)
+    words = {
+        "kv memory": f"KV memory binds: {fmt.plural(result.sequences.fit, 'sequence')} fit",
+        "tpot": f"The TPOT target binds: {fmt.plural(result.sequences.batch, 'sequence')} at most",
+        "ttft": f"The TTFT target binds: {fmt.plural(result.sequences.batch, 'sequence')} at most",
+        "end to end": f"The end-to-end target binds: {fmt.plural(result.sequences.batch, 'sequence')} at most",
+        "engine": f"The engine's own limit binds: {fmt.plural(result.sequences.batch, 'sequence')} at most",
+        "sequence limit": f"The sequence limit binds: {fmt.plural(result.sequences.batch, 'sequence')} at most",
+    }[result.sequences.binding]
+    return f"{result.gpus} x {accelerator.name} {serve} this. {words}, {active} are active at peak."
+
+
+def evidence(result: Answer) -> Provenance:
+    """The weakest evidence under the answer's times."""
+    kinds = [e.provenance for e in (result.ttft_s, result.tpot_s) if e is not None]
+    return weakest(*kinds) if kinds else Provenance.EXACT

@@ -1,0 +1,299 @@
+"""The answer for one accelerator and one layout, at the scenario's fidelity.
+
+Textbook: closed forms over totals (`calc.sizing`, `calc.timing`). Roofline and expected: the engine's ledger and the
+step model (`calc.expected`). A result never mixes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calc import expected
+from calc import format as fmt
+from calc.accelerator import Accelerator
+from calc.cost import usd_per_hour, usd_per_million_tokens
+from calc.errors import MissingSpec
+from calc.layout import Layout
+from calc.memory.kv import decoder_sublayers
+from calc.model import Attention, CompressedAttention, LatentAttention, ModelSpec
+from calc.quantization import stored_bytes, weight_bytes
+from calc.result import Answer, Cost, Inputs, Offer
+from calc.scenario import Fidelity, Scenario
+from calc.sizing import (
+    MemoryStep,
+    SequencesStep,
+    decode_step,
+    fleet_step,
+    memory_step,
+    prefill_step,
+    replicas_for_users,
+    sequences_step,
+)
+from calc.timing import TextbookTiming
+from calc.verdict import Verdict, Wall
+
+TEXTBOOK_OVERHEAD_SHARE = 0.05
+"""Share of a card's label that the textbook keeps for everything but weights and cache: 4 of 80 GB (our assumption)."""
+DEFAULT_RESERVED_TOKENS = 4096
+"""What an engine without paging sets aside per sequence where no length limit is given (vLLM paper, section 3.1)."""
+
+
+def answer_for(inputs: Inputs, layout: Layout) -> Answer:
+    """The six steps on one layout, and whether every promise is kept."""
+    if inputs.scenario.fidelity == Fidelity.TEXTBOOK:
+        return _textbook(inputs, layout)
+    return _expected(inputs, layout)
+
+
+def _blank(
+    inputs: Inputs, layout: Layout, memory: MemoryStep, verdict: Verdict, assumptions: tuple[str, ...]
+) -> Answer:
+    """The answer as far as memory goes."""
+    return Answer(
+        inputs=inputs,
+        layout=layout,
+        memory=memory,
+        sequences=None,
+        decode=None,
+        prefill=None,
+        fleet=None,
+        ttft_s=None,
+        tpot_s=None,
+        cost=_cost(inputs.offer, gpus=layout.gpus_per_replica, tokens_per_s=0.0),
+        verdict=verdict,
+        assumptions=assumptions,
+    )
+
+
+def _expected(inputs: Inputs, layout: Layout) -> Answer:
+    scenario, accelerator = inputs.scenario, inputs.offer.accelerator
+    if inputs.profile is None:
+        raise MissingSpec(
+            f"No profile of {accelerator.name} under {scenario.engine} was loaded.",
+            next_step="Choose textbook fidelity, or another engine.",
+        )
+    memory, ledger, fit = expected.memory_of(inputs.spec, accelerator, layout, scenario)
+    assumptions = (*_expected_assumptions(inputs), *ledger.assumptions, *inputs.warnings)
+    blank = replace(_blank(inputs, layout, memory, ledger.verdict, assumptions), ledger=ledger)
+    if not ledger.verdict.fits:
+        return blank
+    replica = expected.replica_curve(inputs.spec, accelerator, layout, inputs.profile, scenario, fit=fit)
+    sequences = expected.sequences_of(replica, scenario.slo, scenario, fit=fit)
+    if fit < 1:
+        return replace(blank, sequences=sequences, verdict=_no_sequence_verdict(inputs, memory, sequences))
+    alone = _latency_verdict(
+        inputs,
+        tpot_s=float(replica.tpot_s[0]),
+        ttft_s=float(replica.ttft_s[0]),
+        e2e_s=float(replica.e2e_s[0]),
+    )
+    fleet, point = expected.fleet_of(
+        replica, scenario.workload, batch=max(1, sequences.batch), headroom=scenario.headroom
+    )
+    tokens_per_s = fleet.rate_per_s * scenario.output_tokens
+    return replace(
+        blank,
+        sequences=sequences,
+        decode=expected.decode_at(replica, fleet.active / fleet.replicas),
+        prefill=expected.prefill_of(replica),
+        fleet=fleet,
+        ttft_s=expected.single(point.ttft_s),
+        tpot_s=expected.single(point.tpot_s),
+        cost=_cost(inputs.offer, gpus=layout.gpus_per_replica * fleet.replicas, tokens_per_s=tokens_per_s),
+        verdict=alone,
+        evidence=str(point.evidence),
+    )
+
+
+def _textbook(inputs: Inputs, layout: Layout) -> Answer:
+    scenario, accelerator = inputs.scenario, inputs.offer.accelerator
+    workload, slo = scenario.workload, scenario.slo
+    gpus = layout.gpus_per_replica
+    weights = replica_weight_bytes(inputs)
+    total = device_bytes(scenario, accelerator)
+    memory = memory_step(
+        inputs.spec,
+        gpus=gpus,
+        total_bytes_per_gpu=total,
+        overhead_bytes_per_gpu=TEXTBOOK_OVERHEAD_SHARE * total,
+        weight_bytes=weights,
+        kv_dtype=scenario.kv_format,
+        kv_heads=kv_heads(inputs.spec),
+        kv_bytes_per_gpu=scenario.kv_bytes_per_gpu,
+        context_tokens=workload.input.mean_tokens + workload.output.mean_tokens,
+    )
+    verdict = _memory_verdict(inputs, memory)
+    blank = _blank(inputs, layout, memory, verdict, _textbook_assumptions(inputs, memory))
+    if not blank.verdict.fits:
+        return blank
+    timing = timing_of(inputs, layout, weights)
+    sequences = sequences_step(
+        memory,
+        workload,
+        timing,
+        paged=scenario.paged,
+        reserved_tokens=float(scenario.max_model_len or DEFAULT_RESERVED_TOKENS),
+        tpot_limit_s=slo.tpot_s,
+        max_seqs=scenario.max_seqs,
+    )
+    if sequences.fit < 1:
+        return replace(blank, sequences=sequences, verdict=_no_sequence_verdict(inputs, memory, sequences))
+    batch = max(1, sequences.batch)
+    if workload.concurrency is not None:
+        replicas = replicas_for_users(workload, batch=batch, headroom=scenario.headroom)
+        batch = min(batch, max(1, -(-round(workload.concurrency * workload.peak_factor) // replicas)))
+    decode = decode_step(timing, workload, batch=batch)
+    prefill = prefill_step(timing, workload)
+    fleet = fleet_step(workload, decode, prefill, slots=max(1, sequences.batch), headroom=scenario.headroom)
+    tokens_per_s = fleet.rate_per_s * workload.output.mean_tokens
+    return replace(
+        blank,
+        sequences=sequences,
+        decode=decode,
+        prefill=prefill,
+        fleet=fleet,
+        ttft_s=prefill.prefill_s,
+        tpot_s=decode.time.step_s,
+        cost=_cost(inputs.offer, gpus=gpus * fleet.replicas, tokens_per_s=tokens_per_s),
+        verdict=_latency_verdict(
+            inputs,
+            tpot_s=decode.time.step_s.best,
+            ttft_s=prefill.prefill_s.best,
+            e2e_s=fleet.e2e_s.best,
+        ),
+    )
+
+
+def device_bytes(scenario: Scenario, accelerator: Accelerator) -> float:
+    """Bytes of one device: the user's own figure, else the label; `MissingSpec` where neither exists (CPUs)."""
+    if scenario.device_memory_bytes is not None:
+        return scenario.device_memory_bytes
+    return accelerator.memory_label_bytes or accelerator.cuda_memory.best
+
+
+def timing_of(inputs: Inputs, layout: Layout, weights: float) -> TextbookTiming:
+    """The textbook's timing of one replica."""
+    scenario = inputs.scenario
+    return TextbookTiming.of(
+        inputs.spec,
+        inputs.offer.accelerator,
+        gpus=layout.gpus_per_replica,
+        weight_bytes=weights,
+        kv_dtype=scenario.kv_format,
+        mfu=scenario.mfu,
+    )
+
+
+def kv_heads(spec: ModelSpec) -> int | None:
+    """KV heads that tensor parallelism can divide; None where the cache is one latent that every rank holds."""
+    found = []
+    for _, sublayer in decoder_sublayers(spec):
+        if isinstance(sublayer, LatentAttention | CompressedAttention):
+            return None
+        if isinstance(sublayer, Attention) and sublayer.cached_elements_per_token:
+            found.append(sublayer.n_kv_heads)
+    return min(found) if found else None
+
+
+def replica_weight_bytes(inputs: Inputs) -> float:
+    """Weight bytes of one replica in the scenario's format; the checkpoint's own metadata wins where it applies."""
+    scenario = inputs.scenario
+    if scenario.quantization == "auto":
+        return float(inputs.stored_weight_bytes or stored_bytes(inputs.spec).stored)
+    return float(weight_bytes(inputs.spec, scenario.quantization).stored)
+
+
+def _cost(offer: Offer, *, gpus: int, tokens_per_s: float) -> Cost:
+    if offer.usd_per_gpu_hour is None:
+        return Cost(usd_per_hour=None, usd_per_million_output=None, note="no price known")
+    per_hour = float(usd_per_hour(gpus=gpus, usd_per_gpu_hour=offer.usd_per_gpu_hour))
+    per_million = None
+    if tokens_per_s > 0:
+        per_million = float(usd_per_million_tokens(usd_per_hour=per_hour, tokens_per_s=tokens_per_s))
+    return Cost(usd_per_hour=per_hour, usd_per_million_output=per_million, note=offer.price_note)
+
+
+# ---- verdicts -------------------------------------------------------------------------------------------------
+
+
+def _memory_verdict(inputs: Inputs, memory: MemoryStep) -> Verdict:
+    if memory.kv_bytes_per_gpu > 0:
+        return Verdict(fits=True)
+    name = inputs.offer.accelerator.name
+    return Verdict(
+        fits=False,
+        wall=Wall.WEIGHT_MEMORY,
+        short_by=-memory.kv_bytes_per_gpu * memory.gpus,
+        reason=(
+            f"{fmt.binary_bytes(memory.weight_bytes_per_gpu * memory.gpus)} of weights alone do not fit "
+            f"{memory.gpus} x {fmt.binary_bytes(memory.total_bytes_per_gpu)} ({name})"
+        ),
+    )
+
+
+def _no_sequence_verdict(inputs: Inputs, memory: MemoryStep, sequences: SequencesStep) -> Verdict:
+    kept = (
+        sequences.kept_tokens
+        if inputs.scenario.paged
+        else max(sequences.kept_tokens, sequences.reserved_tokens)
+    )
+    needed = kept * memory.kv_bytes_per_token
+    return Verdict(
+        fits=False,
+        wall=Wall.KV_MEMORY,
+        short_by=max(0.0, needed - memory.kv_bytes),
+        reason=(
+            f"one sequence of {fmt.count(kept)} tokens needs {fmt.binary_bytes(needed)} of KV cache, "
+            f"{fmt.binary_bytes(memory.kv_bytes)} are left beside the weights"
+        ),
+    )
+
+
+def _latency_verdict(inputs: Inputs, *, tpot_s: float, ttft_s: float, e2e_s: float) -> Verdict:
+    """Whether a replica that serves as few as possible keeps the targets at all."""
+    slo = inputs.scenario.slo
+    missed = (
+        (Wall.TPOT, "TPOT", slo.tpot_s, tpot_s, "of a single sequence"),
+        (Wall.E2E, "end to end", slo.e2e_s, e2e_s, "of a whole request"),
+        (Wall.TTFT, "TTFT", slo.ttft_s, ttft_s, "of a prompt that waits for no other"),
+    )
+    for wall, name, target_s, reached_s, what in missed:
+        if target_s is not None and reached_s > target_s:
+            return Verdict(
+                fits=False,
+                wall=wall,
+                short_by=reached_s - target_s,
+                reason=f"{name} {what} is {fmt.seconds(reached_s)}, the target is {fmt.seconds(target_s)}",
+            )
+    return Verdict(fits=True)
+
+
+def _textbook_assumptions(inputs: Inputs, memory: MemoryStep) -> tuple[str, ...]:
+    scenario = inputs.scenario
+    left = f"{fmt.percent(TEXTBOOK_OVERHEAD_SHARE)} of memory kept for activations, graphs and buffers"
+    if scenario.kv_bytes_per_gpu is not None:
+        left = f"{fmt.decimal_bytes(scenario.kv_bytes_per_gpu)} per GPU for the cache, as given"
+    lines = [
+        "textbook fidelity: every byte at datasheet bandwidth, nothing else takes time",
+        f"prefill reaches {fmt.percent(scenario.mfu)} of the peak (MFU)",
+        left,
+        f"headroom {fmt.percent(scenario.headroom)} on top of the busy GPUs",
+    ]
+    if memory.kv_copies > 1:
+        lines.append(f"every KV head is held by {memory.kv_copies} GPUs")
+    if scenario.slo.percentile is not None:
+        lines.append("textbook times are means: a percentile target needs the simulator's proof")
+    return (*lines, *inputs.warnings)
+
+
+def _expected_assumptions(inputs: Inputs) -> tuple[str, ...]:
+    scenario = inputs.scenario
+    limit = expected.length_limit(scenario, inputs.spec)
+    lines = [
+        f"{scenario.fidelity} fidelity: per operator, {scenario.engine}'s own memory rules",
+        f"longest sequence {fmt.count(limit)} tokens (--max-model-len)",
+        f"headroom {fmt.percent(scenario.headroom)} on top of the busy replicas",
+    ]
+    if scenario.slo.percentile is not None:
+        lines.append("closed forms give means: a percentile target needs the simulator's proof")
+    return tuple(lines)
