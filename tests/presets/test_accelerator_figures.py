@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 
 import pytest
 from public_accelerator_tables import KNOWN_DIFFERENCES, TABLES
@@ -170,17 +171,34 @@ def test_the_runtimes_total_is_the_one_that_logs_show(part_id):
     assert memory.high / GIB == pytest.approx(high, abs=0.006)
 
 
-def test_where_no_log_shows_it_the_runtimes_range_would_hold_the_known_ones():
-    """The rule for unseen cards, applied to the cards whose total was seen."""
-    from dataclasses import replace
+def test_the_rule_for_unseen_cards_holds_every_seen_one():
+    seen = [
+        a
+        for a in ALL.values()
+        if a.vendor == "NVIDIA" and a.cuda_memory_bytes and a.driver_memory_bytes and a.unified_shares is None
+    ]
+    assert len(seen) == 25
+    errors = []
+    for part in seen:
+        guess, (low, high) = replace(part, cuda_memory_bytes=None).cuda_memory, part.cuda_memory_bytes
+        assert guess.low <= low + 0.05 * GIB, part.id
+        assert guess.high >= high - 0.05 * GIB, part.id
+        errors.append(abs(guess.best / ((low + high) / 2) - 1))
+    assert max(errors) < 0.01
+    assert sum(errors) / len(errors) < 0.0025
 
-    for part_id, (low, high) in TORCH_TOTALS_GIB.items():
-        part = ALL[part_id]
-        if part.driver_memory_bytes is None:
-            continue
-        guess = replace(part, cuda_memory_bytes=None).cuda_memory
-        assert guess.low / GIB <= low + 0.05, part_id
-        assert guess.high / GIB >= high - 0.05, part_id
+
+def test_the_rule_for_parts_with_a_label_alone_holds_every_known_one():
+    known = [
+        a
+        for a in ALL.values()
+        if a.cuda_memory_bytes and a.vendor != "Textbook" and a.memory_label_bytes is not None
+    ]
+    assert len(known) == 39
+    for part in known:
+        guess = replace(part, cuda_memory_bytes=None, driver_memory_bytes=None).cuda_memory
+        assert guess.low <= part.cuda_memory_bytes[0], part.id
+        assert guess.high >= part.cuda_memory_bytes[1], part.id
 
 
 def figure(part, name):
