@@ -1,0 +1,86 @@
+"""What the Memory page shows: waterfall, what breaks first, launch flags, predicted against logged."""
+
+import pytest
+
+from calc.engine import Engine
+from calc.layout import Layout
+from calc.memory.engines import EngineSettings, ledger
+from calc.memory.launch_flags import launch_flags
+from calc.memory.log_comparison import compare, settings_from_log
+from calc.memory.logs import Quantity, read_log
+from calc.memory.waterfall import waterfall, what_breaks_first
+from calc.units import GIB
+from presets import accelerators, models
+
+H100 = accelerators.load("h100-sxm5-80gb")
+LLAMA_8B = models.load("meta-llama/Meta-Llama-3.1-8B")
+# The log of a Llama-3.1-8B start on 0.19 (llm-d-planner, pull request 205), in the words that this release prints.
+LOGGED = """
+vLLM API server version 0.19.0
+Model loading took 14.99 GiB memory and 6.1 seconds
+Available KV cache memory: 58.11 GiB
+GPU KV cache size: 476,000 tokens
+Maximum concurrency for 8,192 tokens per request: 58.11x
+Free memory on device (78.68/79.19 GiB) on startup. Desired GPU memory utilization is (0.95, 75.23 GiB). Actual usage is 14.99 GiB for weight, 1.89 GiB for peak activation, 0.25 GiB for non-torch memory, and 0.89 GiB for CUDAGraph memory.
+"""
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_the_bars_of_a_waterfall_meet(engine):
+    chosen = EngineSettings(engine=engine, max_model_len=8192)
+    for rank in ledger(LLAMA_8B, H100, Layout(), chosen).ranks:
+        steps = waterfall(rank)
+        inside = [step for step in steps[1:] if step.inside_budget]
+        assert steps[0].start == rank.total.best
+        assert inside[0].start == pytest.approx(float(rank.budget.best))
+        for above, below in zip(inside, inside[1:], strict=False):
+            assert above.end == pytest.approx(below.start)
+        for step in steps:
+            assert step.start - step.end == pytest.approx(float(step.bytes.best), rel=1e-6, abs=2.0)
+
+
+def test_what_breaks_first_names_the_nearest_wall():
+    chosen = EngineSettings(version="0.19.0")
+    many = what_breaks_first(LLAMA_8B, H100, Layout(), chosen, sequences=50, context_tokens=8192)
+    walls = {growth.name: growth.wall for growth in many.growths}
+    assert walls["sequences"] == 54  # 54.1 GiB of 1 GiB each
+    assert many.first in walls
+    assert many.factor == min(g.wall / g.now for g in many.growths if g.wall is not None)
+    for growth in many.growths:
+        assert len(growth.values) == len(growth.needed_bytes) == len(growth.available_bytes)
+        assert list(growth.values) == sorted(growth.values)
+
+
+def test_a_log_is_compared_line_by_line():
+    log = read_log(LOGGED)
+    chosen = settings_from_log(log, EngineSettings())
+    assert (chosen.version, chosen.memory_utilization, chosen.max_model_len) == ("0.19.0", 0.95, 8192)
+    lines = {line.quantity: line for line in compare(log, ledger(LLAMA_8B, H100, Layout(), chosen))}
+    assert abs(lines[Quantity.KV].error) < 0.002
+    assert abs(lines[Quantity.TOKENS].error) < 0.002
+    assert abs(lines[Quantity.WEIGHTS].error) < 0.001
+    assert abs(lines[Quantity.ACTIVATION].error) < 0.01
+    assert lines[Quantity.KV].unit == "bytes"
+    assert lines[Quantity.TOKENS].line == 5
+
+
+def test_flags_say_what_was_chosen_and_nothing_else():
+    chosen = EngineSettings(memory_utilization=0.95, max_model_len=8192, kv_dtype="fp8", enforce_eager=True)
+    words = launch_flags("org/model", Layout(tp=4, ep=4), chosen)
+    assert words[:3] == ("vllm", "serve", "org/model")
+    assert " ".join(words[3:]) == (
+        "--tensor-parallel-size 4 --gpu-memory-utilization 0.95 --max-model-len 8192 --kv-cache-dtype fp8 "
+        "--enable-expert-parallel --enforce-eager"
+    )
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_every_engine_has_a_command(engine):
+    words = launch_flags("org/model", Layout(), EngineSettings(engine=engine, max_model_len=4096))
+    assert "org/model" in words
+    assert any("4096" in word for word in words)
+
+
+def test_flags_hand_over_a_pool_in_whole_bytes():
+    words = launch_flags("m", Layout(), EngineSettings(available_kv_bytes=2.5 * GIB))
+    assert words[-2:] == ("--kv-cache-memory-bytes", str(int(2.5 * GIB)))
