@@ -1,5 +1,7 @@
 """What the Memory page shows: waterfall, what breaks first, launch flags, predicted against logged."""
 
+from itertools import pairwise
+
 import pytest
 
 from calc.engine import Engine
@@ -33,7 +35,7 @@ def test_the_bars_of_a_waterfall_meet(engine):
         inside = [step for step in steps[1:] if step.inside_budget]
         assert steps[0].start == rank.total.best
         assert inside[0].start == pytest.approx(float(rank.budget.best))
-        for above, below in zip(inside, inside[1:], strict=False):
+        for above, below in pairwise(inside):
             assert above.end == pytest.approx(below.start)
         for step in steps:
             assert step.start - step.end == pytest.approx(float(step.bytes.best), rel=1e-6, abs=2.0)
