@@ -20,7 +20,7 @@ from calc.queueing.base import Queue, check_percentile, quantile
 FORGOTTEN = 1e-12  # chance of larger numbers in the system that the chain leaves out
 MAX_STATES = 60_000
 MAX_JUMPS = 400_000
-REMAINING = 1e-8  # chance of not having left at which the followed request's chain stops
+REMAINING = 1e-5  # of the smallest tail asked for: chance of still being here at which the walk stops
 
 
 def decode_completions_per_s(*, step_s: Any, output_tokens: float) -> Any:
@@ -98,8 +98,8 @@ class LoadDependentSharing(Queue):
 
     @property
     def _head(self) -> int:
-        """From this number on, the rate and the number that run stay the same, or grow alike without end."""
-        return max(len(self.completions_per_s), self.slots or 1)
+        """From this number on the rate stays the same."""
+        return min(len(self.completions_per_s), self.slots or len(self.completions_per_s))
 
     def _weights(self, states: int) -> Any:
         """Unnormalised chances of n = 0 ... states, the largest of them 1."""
@@ -141,8 +141,15 @@ class LoadDependentSharing(Queue):
         beyond = 1.0 / (1.0 - rho)  # mean number past the head, given past it
         total = weights.sum() + more
         in_system = weights @ n + more * (head + beyond)
-        run = weights @ self.running(n) + more * (head + beyond if self.slots is None else self.slots)
+        run = weights @ n + more * self._mean_running_past(head)
         return float(in_system / total), float(run / total)
+
+    def _mean_running_past(self, head: int) -> float:
+        """Mean of min(n, slots) when n - head is geometric from 1 with ratio rho."""
+        rho = self.utilisation
+        if self.slots is None:
+            return head + 1.0 / (1.0 - rho)
+        return head + (1.0 - rho ** (self.slots - head)) / (1.0 - rho)
 
     @property
     def mean_time_s(self) -> float:
@@ -171,7 +178,7 @@ class LoadDependentSharing(Queue):
         shares = [check_percentile(p) for p in percentiles]
         if self.saturated:
             return tuple(inf for _ in shares)
-        tail = _FollowedRequest(self).time_tail
+        tail = _FollowedRequest(self, remaining=REMAINING * (1.0 - max(shares))).time_tail
         return tuple(quantile(tail, each, scale=self.mean_time_s, precision=1e-9) for each in shares)
 
 
@@ -183,54 +190,51 @@ class _FollowedRequest:
     `pace` per second, and `survival[j]` is the chance to be still here after j of them.
     """
 
-    def __init__(self, queue: LoadDependentSharing) -> None:
-        self.queue = queue
+    def __init__(self, queue: LoadDependentSharing, *, remaining: float) -> None:
         chances = queue.numbers()
-        self.others = chances.size
-        n = np.arange(self.others)
+        others = chances.size
+        n = np.arange(others)
         total = queue.rate(n + 1)
-        running = queue.running(n + 1)
-        self.leave = total / running  # the followed request is one of those that run
-        self.down = total - self.leave
-        self.up = np.full(self.others, queue.arrivals_per_s)
-        self.up[-1] = 0.0
-        slots = queue.slots if queue.slots is not None else self.others
-        self.in_service = chances.copy()
-        self.in_line = np.zeros(self.others)  # by the number behind it
-        self.slots = min(slots, self.others)
-        if self.slots < self.others:
-            self.in_service[self.slots :] = 0.0
-            self.in_line[0] = float(chances[self.slots :].sum())
-        self.pace = float((total + self.up).max())
-        self.survival = self._walk()
+        leave = total / queue.running(n + 1)  # the followed request is one of those that run
+        arrivals = np.full(others, queue.arrivals_per_s)
+        arrivals[-1] = 0.0  # the chain ends where 1e-12 is left
+        self.pace = float((total + arrivals).max())
+        in_line = np.zeros(others)  # by the number behind it
+        self.entry = others if queue.slots is None else min(queue.slots, others)
+        if self.entry < others:
+            in_line[0] = float(chances[self.entry :].sum())
+            chances = np.where(n < self.entry, chances, 0.0)
+        admitted = queue.full_rate_per_s * (1.0 - queue.utilisation)
+        # One vector for both: where it may be in service, then where it may be in the line.
+        self.start = np.concatenate((chances, in_line))
+        self.up = np.concatenate((arrivals, arrivals)) / self.pace
+        self.down = np.concatenate((total - leave, np.zeros(others))) / self.pace
+        gone = np.concatenate((leave, np.full(others, admitted))) / self.pace
+        self.stay = 1.0 - self.up - self.down - gone
+        self.admitted = admitted / self.pace
+        self.survival = self._walk(remaining)
         self.log_factorial = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, self.survival.size)))))
 
-    def _walk(self) -> Any:
-        """survival[j] until it is negligible, or falls by a constant factor."""
+    def _walk(self, remaining: float) -> Any:
+        """survival[j] until it is no more than `remaining`."""
+        where, others = self.start, self.start.size // 2
+        room = (
+            others - self.entry + 1
+        )  # with b behind it, b + slots - 1 others are in the system when it enters
+        waits = bool(where[others] > 0)
         survival = [1.0]
-        to_stay = 1.0 - (self.leave + self.down + self.up) / self.pace
-        up, down = self.up / self.pace, self.down / self.pace
-        full = self.queue.full_rate_per_s / self.pace
-        admitted, behind = full * (1.0 - self.queue.utilisation), self.queue.arrivals_per_s / self.pace
-        service, line = self.in_service, self.in_line
-        waits = bool(line[0] > 0)
-        while survival[-1] > REMAINING and len(survival) < MAX_JUMPS:
-            moved = service * to_stay
-            moved[1:] += (service * up)[:-1]
-            moved[:-1] += (service * down)[1:]
+        while survival[-1] > remaining and len(survival) < MAX_JUMPS:
+            moved = where * self.stay
+            moved[1:] += (where * self.up)[:-1]
+            moved[:-1] += (where * self.down)[1:]
             if waits:
-                start = self.slots - 1  # with b behind it, b + slots - 1 others are in the system
-                moved[start:] += admitted * line[: self.others - start]
-                shifted = line * (1.0 - admitted - behind)
-                shifted[1:] += behind * line[:-1]
-                shifted[-1] += behind * line[-1]
-                line = shifted
-            service = moved
-            survival.append(float(service.sum() + line.sum()))
+                moved[self.entry - 1 : others] += self.admitted * where[others : others + room]
+            where = moved
+            survival.append(float(where.sum()))
         return np.asarray(survival)
 
     def time_tail(self, t_s: float) -> float:
-        """P(time > t): survival after a Poisson number of jumps; past the walk it falls geometrically."""
+        """P(time > t): survival after a Poisson number of jumps."""
         if t_s <= 0:
             return 1.0
         mean = self.pace * t_s
