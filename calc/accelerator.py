@@ -15,6 +15,9 @@ from calc.units import GIB, MIB
 # Formats that a rate may be given for: what the matrix units multiply in, not what weights are stored in.
 COMPUTE_FORMATS = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4", "int4")
 
+# The id of a typed accelerator states its numbers and its name.
+LONGEST_ID = 300
+
 # How the devices of a node reach each other over their own link: through a switch (any peer at full rate), in
 # bridged pairs, in a mesh (each peer has its own links), in a torus (neighbours only).
 LINK_TOPOLOGIES = ("switch", "bridge", "mesh", "torus")
@@ -122,8 +125,8 @@ class Accelerator:
     notes: str = ""
 
     def __post_init__(self) -> None:
-        if not self.id or len(self.id) > 120:
-            raise InputError("id", self.id, "it must be a name of 1 to 120 characters")
+        if not self.id or len(self.id) > LONGEST_ID:
+            raise InputError("id", self.id, f"it must be a name of 1 to {LONGEST_ID} characters")
         _positive(
             bandwidth_bytes_per_s=self.bandwidth_bytes_per_s,
             memory_label_bytes=self.memory_label_bytes,

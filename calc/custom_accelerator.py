@@ -1,6 +1,6 @@
-"""Accelerators that no catalogue has: built from a few typed numbers, and carried as JSON inside a scenario.
+"""Accelerators that no catalogue has: built from a few typed numbers, and carried as text or as JSON.
 
-`typed_accelerator` is what a form fills; `accelerator_as_json` and `accelerator_from_json` are exact inverses, in the
+`typed_accelerator` is what a form fills, `accelerator_from_text` what a command line gives; `accelerator_as_json` and `accelerator_from_json` are exact inverses, in the
 base units of `Accelerator` itself, so that any accelerator (typed, a slice, a catalogue entry that was corrected)
 survives a saved file.
 """
@@ -15,14 +15,13 @@ from typing import Any
 from calc.accelerator import Accelerator, Confirmation, Rate
 from calc.errors import InputError
 from calc.provenance import Provenance
+from calc.typed_text import typed_text, typed_words
 
 # Bounds beyond which a typed number is a unit mistake, not a device (a wafer of 2024 has 2.1e16 B/s and 1.25e17 FLOP/s).
 SMALLEST_MEMORY_BYTES = 1e6
 LARGEST_MEMORY_BYTES = 1e15
 SMALLEST_RATE_PER_S = 1e6
 LARGEST_RATE_PER_S = 1e20
-
-TYPED_PREFIX = "typed:"
 
 _LONGEST_TEXT = 4000
 
@@ -62,8 +61,19 @@ def typed_accelerator(
         _within(f"{fmt} rate", rate, SMALLEST_RATE_PER_S, LARGEST_RATE_PER_S, "FLOP/s")
     if link_bytes_per_s is not None:
         _within("link_bytes_per_s", link_bytes_per_s, SMALLEST_RATE_PER_S, LARGEST_RATE_PER_S, "bytes/s")
+    numbers = {
+        "name": title,
+        "memory_bytes": memory_bytes,
+        "bandwidth_bytes_per_s": bandwidth_bytes_per_s,
+        "flop_per_s_16bit": flop_per_s_16bit,
+        "flop_per_s_8bit": flop_per_s_8bit,
+        "flop_per_s_4bit": flop_per_s_4bit,
+        "link_bytes_per_s": link_bytes_per_s,
+        "node_size": node_size,
+        "power_w": power_w,
+    }
     return Accelerator(
-        id=TYPED_PREFIX + "-".join(title.lower().split()),
+        id=typed_text(numbers),
         vendor="typed",
         name=title,
         arch="",
@@ -79,6 +89,15 @@ def typed_accelerator(
         confirmation=Confirmation.TYPED,
         confirmed="Typed by the user.",
     )
+
+
+def accelerator_from_text(text: str) -> Accelerator:
+    """The accelerator that a line like "typed:memory=48GB,bandwidth=1000GB/s,16bit=100TFLOPS" describes.
+
+    The accelerator's id is such a line itself, so that `accelerator_from_text(a.id) == a` for every typed one.
+    Raises `InputError` naming the word that is wrong.
+    """
+    return typed_accelerator(**typed_words(text))
 
 
 def _within(field: str, value: object, lowest: float, highest: float, unit: str) -> None:

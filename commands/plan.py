@@ -85,10 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _question(arguments: argparse.Namespace) -> tuple[Inputs, tuple[Any, ...]]:
     """The scenario's inputs and the accelerators to rank: those named, else the whole catalogue."""
-    from presets import accelerators
-    from presets.resolve import offer_of
+    from presets.resolve import accelerator_named, offer_of
 
-    named = [accelerators.load(gpu) for gpu in arguments.gpu or ()]
+    named = [accelerator_named(gpu) for gpu in arguments.gpu or ()]
     question = inputs(arguments, gpu=named[0].id if named else "a100-sxm4-80gb")
     own = arguments.usd_per_gpu_hour
     return question, tuple(offer_of(gpu, own) for gpu in named) or question.catalogue

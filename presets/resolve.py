@@ -43,9 +43,14 @@ def resolve_accelerator(scenario: Scenario) -> Accelerator:
     """The catalogue's accelerator, the typed one that the scenario carries, or this machine's own ("local")."""
     if scenario.gpu_json:
         return accelerator_from_json(_parsed(scenario.gpu_json))
-    if scenario.gpu.strip().lower() == local_device.LOCAL:
+    return accelerator_named(scenario.gpu)
+
+
+def accelerator_named(text: str) -> Accelerator:
+    """The accelerator that a person names: of the catalogue, a slice, a typed one, or this machine's own ("local")."""
+    if text.strip().lower() == local_device.LOCAL:
         return local_device.local_accelerator()
-    return accelerators.load(scenario.gpu)
+    return accelerators.load(text)
 
 
 def _parsed(text: str) -> object:

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from calc.accelerator import Accelerator
+from calc.custom_accelerator import accelerator_from_text
 from calc.errors import InputError
+from calc.typed_text import EXAMPLE, TYPED_PREFIX
 from presets.accelerators.record import read_record
 
 FOLDER = Path(__file__).parent
@@ -107,7 +109,7 @@ def resolve_id(gpu_id: str) -> str:
             "accelerator",
             gpu_id,
             f"the catalogue has no such part; nearest: {', '.join(_nearest(gpu_id))}",
-            next_step="Take one of these, or type your own accelerator's memory, bandwidth and rate.",
+            next_step=f"Take one of these, or type your own: {EXAMPLE}.",
         )
     return found
 
@@ -152,10 +154,14 @@ def _load(part_id: str) -> Accelerator:
 
 
 def load(gpu_id: str) -> Accelerator:
-    """The accelerator of that id, alias or driver's name, matched without case; "<id>:<profile>" loads a MIG slice.
+    """The accelerator of that id, alias or driver's name, matched without case.
 
-    Raises `InputError` naming the three nearest ids for an unknown one, or the card's profiles for an unknown slice.
+    "<id>:<profile>" loads a MIG slice, "typed:memory=...,bandwidth=...,16bit=..." builds a typed accelerator. Raises
+    `InputError` naming the three nearest ids for an unknown one, the card's profiles for an unknown slice, or the word
+    of the typed text that is wrong.
     """
+    if gpu_id.strip().lower().startswith(TYPED_PREFIX):
+        return accelerator_from_text(gpu_id)
     whole, colon, profile = gpu_id.partition(":")
     if not colon:
         return _load(resolve_id(gpu_id))

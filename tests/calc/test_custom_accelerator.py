@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.accelerator import Confirmation
-from calc.custom_accelerator import accelerator_as_json, accelerator_from_json, typed_accelerator
+from calc.custom_accelerator import (
+    accelerator_as_json,
+    accelerator_from_json,
+    accelerator_from_text,
+    typed_accelerator,
+)
 from calc.errors import InputError
 from presets import accelerators
 
@@ -26,7 +31,7 @@ def test_a_typed_accelerator_answers_like_the_catalogues_example_gpu():
     assert typed.bandwidth_bytes_per_s == example.bandwidth_bytes_per_s
     assert typed.flop_per_s_16bit == example.flop_per_s_16bit
     assert typed.confirmation is Confirmation.TYPED
-    assert typed.id == "typed:my-card"
+    assert typed.id == "typed:memory=48GB,bandwidth=1000GB/s,16bit=100TFLOPS,node=8,name=My card"
 
 
 def test_optional_numbers_fill_their_formats():
@@ -89,6 +94,46 @@ def test_every_catalogue_entry_survives_its_json():
 def test_any_typed_accelerator_survives_its_json(numbers):
     typed = typed_accelerator(**numbers)
     assert accelerator_from_json(json.loads(json.dumps(accelerator_as_json(typed)))) == typed
+    assert accelerator_from_text(typed.id) == typed
+
+
+def test_a_line_of_text_is_an_accelerator():
+    typed = accelerator_from_text(
+        " TYPED:Memory = 24 GiB, bandwidth=1.008TB/s,16bit=165.2TFLOPS,8bit=330 tflops,link=64e9,power=450W,node=2,name=My, own  card"
+    )
+    assert typed.cuda_memory.best == 24 * 2**30
+    assert typed.bandwidth_bytes_per_s == 1.008e12
+    assert (typed.rate("bf16").flop_per_s, typed.rate("int8").flop_per_s) == (165.2e12, 330e12)
+    assert (typed.link_bytes_per_s, typed.power_w, typed.node_size, typed.name) == (
+        64e9,
+        450,
+        2,
+        "My, own card",
+    )
+    assert accelerators.load(typed.id) == typed
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("typed:", "needs memory, bandwidth, 16bit"),
+        ("typed:memory=48GB,bandwidth=1TB/s", "needs 16bit"),
+        ("typed:memory=48,bandwidth=1TB/s,16bit=100TFLOPS", "memory_bytes: got 48"),
+        ("typed:memory=48GHz,bandwidth=1TB/s,16bit=100TFLOPS", "number with a unit"),
+        ("typed:memory=1.2.3GB,bandwidth=1TB/s,16bit=100TFLOPS", "number with a unit"),
+        ("typed:memory=-48GB,bandwidth=1TB/s,16bit=100TFLOPS", "number with a unit"),
+        ("typed:memory=48GB,memory=48GB", "given before"),
+        ("typed:cores=3", "words: memory, bandwidth"),
+        ("typed:48GB", "words: memory, bandwidth"),
+        ("typed:memory=48GB,bandwidth=1TB/s,16bit=100TFLOPS,node=1.5", "node_size"),
+        ("typed:memory=9e999GB,bandwidth=1TB/s,16bit=100TFLOPS", "memory_bytes"),
+        ("typed:memory=48GB,bandwidth=1TB/s,16bit=100TFLOPS,name=" + "x" * 200, "name"),
+        ("something", "reads like typed:"),
+    ],
+)
+def test_a_bad_line_is_refused_by_its_word(text, words):
+    with pytest.raises(InputError, match=words):
+        accelerator_from_text(text)
 
 
 GOOD = accelerator_as_json(typed_accelerator(**TYPED))
