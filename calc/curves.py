@@ -1,0 +1,243 @@
+"""Curves that pages draw: one result over a swept axis, with the points that a reader should see named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from calc.answer import Answer, replica_weight_bytes, timing_of
+from calc.arrays import Numbers
+from calc.errors import InputError
+from calc.memory.kv import largest_context, sequence_bytes, state_bytes_per_sequence, windows
+from calc.model import ModelSpec
+from calc.parameters import count_parameters
+from calc.provenance import Estimate
+from calc.queueing import closed_forms
+from calc.queueing.simulated import times_in_system_s
+from calc.roofline import memory_bound_batch
+
+LONGEST_DEFAULT = 131_072
+"""Tokens up to which a model is drawn that states no limit (assumed: the usual long context of 2024-2026 models)."""
+
+MOST_UTILISED = 0.99
+LARGEST_BATCH = 16_384
+BATCH_POINTS = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextCurve:
+    """Bytes of one sequence against its length.
+
+    `state_bytes`: what it holds at length 0. `kinks`: lengths from which a windowed group stops growing, with its
+    layers. `longest_in_budget`: the longest sequence that the budget holds (None: any length, or no budget).
+    """
+
+    tokens: tuple[int, ...]
+    bytes: tuple[int, ...]
+    state_bytes: int
+    kinks: tuple[tuple[int, int], ...]
+    longest_in_budget: int | None
+
+
+def context_curve(spec: ModelSpec, *, kv_dtype: str, budget_bytes: float | None = None) -> ContextCurve:
+    """Cache and state of one sequence from one token to the model's longest, doubling, window edges included."""
+    longest = spec.max_positions or LONGEST_DEFAULT
+    kinks = tuple((w.window, w.layers) for w in windows(spec, kv_dtype) if w.window < longest)
+    doubling = 2.0 ** np.arange(0, np.log2(longest) + 1e-9, 0.5)
+    tokens = sorted({*np.rint(doubling).astype(int).tolist(), *(window for window, _ in kinks), longest})
+    return ContextCurve(
+        tokens=tuple(tokens),
+        bytes=tuple(sequence_bytes(spec, n, kv_dtype) for n in tokens),
+        state_bytes=state_bytes_per_sequence(spec),
+        kinks=kinks,
+        longest_in_budget=None
+        if budget_bytes is None
+        else largest_context(spec, int(budget_bytes), kv_dtype),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBar:
+    """Where the memory of one GPU goes, in bytes, in the order in which it stacks.
+
+    `wall_bytes`: where the KV cache ends. `peak_bytes`: where the sequences active at peak would end; past the wall,
+    they wait. None where nothing serves.
+    """
+
+    parts: tuple[tuple[str, float], ...]
+    wall_bytes: float
+    peak_bytes: float | None
+    active_per_replica: float | None
+
+
+def memory_bar(result: Answer) -> MemoryBar:
+    """The bar of one GPU of the replica: all its GPUs are alike at this fidelity."""
+    memory = result.memory
+    below = memory.weight_bytes_per_gpu + memory.overhead_bytes_per_gpu
+    room = max(0.0, memory.kv_bytes_per_gpu)
+    free = max(0.0, memory.total_bytes_per_gpu - below - room)
+    peak = active = None
+    if result.fleet is not None and result.sequences is not None:
+        active = result.fleet.active / result.fleet.replicas
+        per_sequence = (
+            result.sequences.kept_tokens * memory.kv_bytes_per_token * memory.kv_copies / memory.gpus
+        )
+        peak = below + active * per_sequence
+    return MemoryBar(
+        parts=(
+            ("weights", memory.weight_bytes_per_gpu),
+            ("overhead", memory.overhead_bytes_per_gpu),
+            ("kv", room),
+            ("free", free),
+        ),
+        wall_bytes=below + room if room else memory.total_bytes_per_gpu,
+        peak_bytes=peak,
+        active_per_replica=active,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCurve:
+    """Time in an M/M/1 system, in seconds, against utilisation: mean, p95 and p99; and the mean of M/D/1."""
+
+    utilisation: tuple[float, ...]
+    mean_s: tuple[float, ...]
+    p95_s: tuple[float, ...]
+    p99_s: tuple[float, ...]
+    even_mean_s: tuple[float, ...]
+
+
+def queue_curve(*, service_s: float) -> QueueCurve:
+    """The hockey stick from an idle server to one that is busy 99% of the time."""
+    load = np.linspace(0.0, MOST_UTILISED, 100)
+
+    def percentile(share: float) -> tuple[float, ...]:
+        return _floats(
+            closed_forms.mm1_time_quantile_s(percentile=share, utilisation=load, service_s=service_s)
+        )
+
+    return QueueCurve(
+        utilisation=_floats(load),
+        mean_s=_floats(closed_forms.mm1_mean_time_s(utilisation=load, service_s=service_s)),
+        p95_s=percentile(95),
+        p99_s=percentile(99),
+        even_mean_s=_floats(closed_forms.md1_mean_wait_s(utilisation=load, service_s=service_s) + service_s),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedPoint:
+    """What a simulation at one load measured; `in_system` by Little's law from the measured mean."""
+
+    utilisation: float
+    requests: int
+    mean_s: float
+    p95_s: float
+    p99_s: float
+    in_system: float
+
+
+def simulated_points(
+    *, service_s: float, loads: tuple[float, ...], requests: int, seed: int
+) -> tuple[SimulatedPoint, ...]:
+    """An M/M/1 queue simulated at each load; the first tenth of the requests is left out as warm-up."""
+    points = []
+    for number, load in enumerate(loads):
+        rate = load / service_s
+        times = times_in_system_s(
+            arrivals_per_s=rate, service_s=service_s, requests=requests, seed=seed + number
+        )[requests // 10 :]
+        p95, p99 = np.quantile(times, [0.95, 0.99])
+        points.append(
+            SimulatedPoint(
+                utilisation=load,
+                requests=requests,
+                mean_s=float(times.mean()),
+                p95_s=float(p95),
+                p99_s=float(p99),
+                in_system=float(
+                    closed_forms.requests_in_system(arrivals_per_s=rate, time_in_system_s=times.mean())
+                ),
+            )
+        )
+    return tuple(points)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCurve:
+    """A replica's decode step against its batch at one fidelity.
+
+    `wall`: sequences that the KV cache holds. `target`: largest batch that keeps the TPOT target. `compute_from`:
+    batch from which the weights' arithmetic takes longer than their read. `at`: batch that the answer runs.
+    """
+
+    fidelity: str
+    batch: tuple[int, ...]
+    step_s: Estimate
+    tokens_per_s: Estimate
+    wall: int
+    target: int | None
+    compute_from: float
+    at: int
+    at_step_s: Estimate
+    at_tokens_per_s: Estimate
+    doubled_step_s: Estimate
+
+    @property
+    def gain_of_doubling(self) -> float:
+        """Tokens per second at twice the batch over those at the batch."""
+        return float(2.0 * self.at_step_s.best / self.doubled_step_s.best)
+
+
+def batch_curve(result: Answer, fidelity: str) -> BatchCurve:
+    """The curve of the answer's replica, timed at `fidelity`, from one sequence to twice what matters."""
+    inputs = replace(result.inputs, scenario=replace(result.inputs.scenario, fidelity=fidelity))
+    sequences = result.sequences
+    if sequences is None or result.decode is None:
+        raise InputError(
+            "batch", 0, "nothing serves here, so there is no batch to sweep", next_step=result.verdict.reason
+        )
+    weights = replica_weight_bytes(inputs)
+    timing = timing_of(inputs, result.layout, weights)
+    accelerator = inputs.offer.accelerator
+    compute_from = float(
+        memory_bound_batch(
+            bytes_per_param=weights / count_parameters(inputs.spec).active,
+            peak_flop_per_s=accelerator.flop_per_s_16bit.flop_per_s,
+            bandwidth_bytes_per_s=accelerator.bandwidth_bytes_per_s,
+        )
+    )
+    furthest = int(np.clip(2 * max(sequences.fit, compute_from), 64, LARGEST_BATCH))
+    batch = np.unique(np.rint(np.geomspace(1, furthest, BATCH_POINTS)).astype(int))
+    context = result.decode.context_tokens
+    step_s = timing.decode_s(batch=batch, context_tokens=context)
+    at = result.decode.batch
+    at_step_s = timing.decode_s(batch=at, context_tokens=context)
+    return BatchCurve(
+        fidelity=str(fidelity),
+        batch=tuple(batch.tolist()),
+        step_s=step_s,
+        tokens_per_s=_rate(batch, step_s),
+        wall=sequences.fit,
+        target=sequences.by_tpot,
+        compute_from=compute_from,
+        at=at,
+        at_step_s=at_step_s,
+        at_tokens_per_s=_rate(at, at_step_s),
+        doubled_step_s=timing.decode_s(batch=2 * at, context_tokens=context),
+    )
+
+
+def _rate(batch: Numbers, step_s: Estimate) -> Estimate:
+    """Tokens per second of a step: the slowest step gives the lowest rate."""
+    return Estimate(
+        low=batch / step_s.high,
+        best=batch / step_s.best,
+        high=batch / step_s.low,
+        provenance=step_s.provenance,
+    )
+
+
+def _floats(values: Numbers) -> tuple[float, ...]:
+    return tuple(np.asarray(values, dtype=float).tolist())
