@@ -1,0 +1,95 @@
+"""The actions at the top right of every page: ready scenarios, copy link, save and load, report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from calc.errors import RidgebeamError
+from calc.scenario import URL_PARAMETERS, Scenario, from_json, to_json, to_query
+from pages._sidebar import PASTED_PARAMETER, current_scenario, show_scenario
+from pages._ui import plain_text, show_error
+from presets.scenarios import READY, ReadyScenario
+
+MAX_SCENARIO_MB = 3
+LOAD_KEY = "scenario_upload"
+LOAD_ERROR_KEY = "_load_error"
+GO_TO_KEY = "_go_to"
+
+
+def draw_actions() -> None:
+    """One row of small buttons; a scenario chosen here replaces the whole sidebar."""
+    with st.container(horizontal=True, horizontal_alignment="right", gap="small"):
+        with st.popover("Ready scenarios", icon=":material/list_alt:", type="tertiary"):
+            for ready in READY:
+                st.button(
+                    f"**{ready.title}**  \n{plain_text(ready.question)}",
+                    key=f"ready-{ready.id}",
+                    on_click=_start_from,
+                    args=(ready,),
+                    type="tertiary",
+                )
+        with st.popover("Copy link", icon=":material/link:", type="tertiary"):
+            _draw_link(current_scenario())
+        with st.popover("Save or load", icon=":material/save:", type="tertiary"):
+            _draw_file(current_scenario())
+    error = st.session_state.pop(LOAD_ERROR_KEY, None)
+    if isinstance(error, RidgebeamError):
+        show_error(error)
+
+
+def link_to(scenario: Scenario, base_url: str, page_query: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The address that opens this scenario; a pasted config cannot travel in it, and the link says so.
+
+    `page_query`: parameters of the page's own controls.
+    """
+    query = {**page_query, **to_query(scenario)}
+    query.pop(PASTED_PARAMETER, None)
+    if scenario.config_text:
+        query[PASTED_PARAMETER] = "1"
+    return f"{base_url.split('?', maxsplit=1)[0]}?{urlencode(query)}"
+
+
+def _draw_link(scenario: Scenario) -> None:
+    st.caption("Opens this page with this scenario. The copy button is at the right of the box.")
+    own = {name: value for name, value in st.query_params.items() if name not in URL_PARAMETERS}
+    st.code(link_to(scenario, st.context.url or "", own), language=None, wrap_lines=True)
+    if scenario.config_text or scenario.gpu_json:
+        st.warning(
+            "A pasted config.json or a typed accelerator does not fit into a link: whoever opens it is asked to paste "
+            "it again. **Save scenario** keeps everything.",
+            icon=":material/content_paste:",
+        )
+
+
+def _draw_file(scenario: Scenario) -> None:
+    st.download_button(
+        "Save scenario",
+        to_json(scenario),
+        "ridgebeam-scenario.json",
+        "application/json",
+        key="save-scenario",
+        icon=":material/download:",
+        on_click="ignore",
+    )
+    st.file_uploader(
+        "Load a saved scenario", type=["json"], key=LOAD_KEY, max_upload_size=MAX_SCENARIO_MB, on_change=_load
+    )
+
+
+def _load() -> None:
+    uploaded = st.session_state.get(LOAD_KEY)
+    if uploaded is None:
+        return
+    try:
+        show_scenario(from_json(uploaded.getvalue().decode("utf-8", errors="replace")))
+    except RidgebeamError as error:
+        st.session_state[LOAD_ERROR_KEY] = error
+
+
+def _start_from(ready: ReadyScenario) -> None:
+    show_scenario(ready.scenario)
+    st.session_state[GO_TO_KEY] = ready.page

@@ -1,0 +1,208 @@
+"""The ground of every chart: colours with one meaning, axes with explicit ranges, lines and zones with labels.
+
+Shapes take data units on every axis but annotations take log10 on a log axis, so every line with a label goes through
+`vline` and `hline`. Greys are half transparent, so that they read on light and on dark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log10
+from typing import Any
+
+import plotly.graph_objects as go
+
+# One meaning each, everywhere (Okabe-Ito and neighbours of it that survive colour blindness).
+COLOURS = {
+    "weights": "#0072B2",
+    "kv": "#E69F00",
+    "activations": "#009E73",
+    "overhead": "#8D99A6",
+    "free": "rgba(128,128,128,0.16)",
+    "kv wall": "#CC3399",
+    "compute": "#7B5CD6",
+    "memory": "#D1495B",
+    "link": "#56B4E9",
+    "target": "#D55E00",
+    "fits": "#009E73",
+    "does not fit": "#D55E00",
+    "main": "#1098AD",
+    "mean": "#8D99A6",
+    "p50": "#56B4E9",
+    "p95": "#1098AD",
+    "p99": "#7B5CD6",
+}
+GREY = "rgba(128,128,128,0.9)"
+FAINT = "rgba(128,128,128,0.22)"
+KINDS = ("#0072B2", "#E69F00", "#009E73", "#CC3399", "#7B5CD6", "#56B4E9", "#8D99A6")
+LINE_WIDTH = 2.5
+LABEL_SIZE = 12
+DASHES = {"mean": "solid", "p50": "solid", "p95": "dash", "p99": "dot"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A labelled line across the plot at a value; `level` lifts the label above a neighbour's."""
+
+    at: float
+    text: str
+    colour: str = "kv wall"
+    dash: str = "dash"
+    level: int = 0
+
+
+def figure(*, height: int = 380, legend: bool = True, top: int = 34) -> go.Figure:
+    """An empty figure in the house layout: legend below, room for labels above, hover per x."""
+    made = go.Figure()
+    made.update_layout(
+        height=height,
+        margin={"l": 8, "r": 14, "t": top, "b": 8},
+        showlegend=legend,
+        legend={"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0},
+        hovermode="x unified",
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        uirevision="keep",
+    )
+    made.update_xaxes(gridcolor=FAINT, zeroline=False, automargin=True)
+    made.update_yaxes(gridcolor=FAINT, zeroline=False, automargin=True)
+    return made
+
+
+def linear(low: float, high: float, title: str, *, unit: str = "") -> dict[str, Any]:
+    """Layout of a linear axis with an explicit range."""
+    return {
+        "type": "linear",
+        "range": [low, high],
+        "title": {"text": title},
+        "ticksuffix": unit,
+        "tickformat": ",",
+    }
+
+
+def logarithmic(low: float, high: float, title: str) -> dict[str, Any]:
+    """Layout of a log axis with an explicit range and SI ticks, one per decade."""
+    return {
+        "type": "log",
+        "range": [log10(low), log10(high)],
+        "title": {"text": title},
+        "exponentformat": "SI extended",
+        "dtick": 1,
+    }
+
+
+def doubling(low: float, high: float, title: str) -> dict[str, Any]:
+    """Layout of a log axis whose ticks are powers of two: batches, tokens."""
+    ticks = [2**power for power in range(40) if low <= 2**power <= high]
+    step = max(1, -(-len(ticks) // 10))
+    return {
+        "type": "log",
+        "range": [log10(low), log10(high)],
+        "title": {"text": title},
+        "tickvals": ticks[::step],
+        "ticktext": [_short(tick) for tick in ticks[::step]],
+    }
+
+
+def _short(tick: int) -> str:
+    for size, letter in ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "k")):
+        if tick >= size:
+            return f"{tick // size}{letter}"
+    return str(tick)
+
+
+def vline(made: go.Figure, mark: Mark) -> None:
+    """A labelled vertical line at `mark.at` data units, right on linear and on log axes."""
+    colour = COLOURS[mark.colour]
+    made.add_shape(
+        type="line",
+        x0=mark.at,
+        x1=mark.at,
+        y0=0,
+        y1=1,
+        xref="x",
+        yref="paper",
+        line={"color": colour, "width": 2, "dash": mark.dash},
+    )
+    position, share = _place(made.layout.xaxis, mark.at)
+    made.add_annotation(
+        x=position,
+        y=1,
+        xref="x",
+        yref="paper",
+        yanchor="bottom",
+        yshift=16 * mark.level,
+        xanchor="left" if share < 0.25 else "right" if share > 0.75 else "center",
+        text=mark.text,
+        showarrow=False,
+        font={"color": colour, "size": LABEL_SIZE},
+    )
+
+
+def hline(made: go.Figure, mark: Mark, *, axis: str = "y") -> None:
+    """A labelled horizontal line at `mark.at` data units of a y axis; its label stands inside, at the left."""
+    colour = COLOURS[mark.colour]
+    made.add_shape(
+        type="line",
+        y0=mark.at,
+        y1=mark.at,
+        x0=0,
+        x1=1,
+        xref="paper",
+        yref=axis,
+        line={"color": colour, "width": 2, "dash": mark.dash},
+    )
+    position, _ = _place(made.layout[axis.replace("y", "yaxis")], mark.at)
+    made.add_annotation(
+        x=0.01,
+        y=position,
+        xref="paper",
+        yref=axis,
+        xanchor="left",
+        yanchor="bottom",
+        text=mark.text,
+        showarrow=False,
+        font={"color": colour, "size": LABEL_SIZE},
+    )
+
+
+def _place(axis: Any, at: float) -> tuple[float, float]:
+    """Where an annotation goes (log10 on a log axis), and as a share of the axis."""
+    position = log10(at) if axis.type == "log" else at
+    low, high = axis.range
+    return position, (position - low) / (high - low)
+
+
+def faded(colour: str) -> str:
+    """A colour at a sixth of its strength, for bands and zones."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.16)"
+
+
+def shade(made: go.Figure, low: float, high: float, *, colour: str, text: str = "") -> None:
+    """A zone between two x values, in data units, with its name inside at the bottom."""
+    made.add_shape(
+        type="rect",
+        x0=low,
+        x1=high,
+        y0=0,
+        y1=1,
+        xref="x",
+        yref="paper",
+        layer="below",
+        line={"width": 0},
+        fillcolor=faded(COLOURS[colour]),
+    )
+    if text:
+        position, _ = _place(made.layout.xaxis, high)
+        made.add_annotation(
+            x=position,
+            y=0.02,
+            xref="x",
+            yref="paper",
+            xanchor="right",
+            yanchor="bottom",
+            text=text,
+            showarrow=False,
+            font={"color": COLOURS[colour], "size": LABEL_SIZE},
+        )

@@ -1,0 +1,233 @@
+"""Chart builders: pure functions from plain numbers to `go.Figure`. What a page's chart says is in `pages._figures`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from calc.provenance import Estimate
+from pages._axes import COLOURS, FAINT, GREY, KINDS, LINE_WIDTH, Mark, faded, figure, hline, linear, vline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One line: its name, its y values, and the key of its colour; `low` and `high` draw a band around it."""
+
+    name: str
+    values: Sequence[float]
+    colour: str = "main"
+    dash: str = "solid"
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A piece of a stacked bar, in the unit of the axis."""
+
+    name: str
+    size: float
+    colour: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A run of equal layers on the block map: its row, where it starts, how many, and what kind it is."""
+
+    row: str
+    start: int
+    size: int
+    kind: str
+    hover: str
+
+
+def memory_bar(
+    rows: Sequence[tuple[str, Sequence[Segment]]],
+    *,
+    unit: str,
+    wall: Mark | None = None,
+    need: Mark | None = None,
+) -> go.Figure:
+    """One stacked bar per kind of GPU, with the memory wall and what the peak would need on the same axis."""
+    made = figure(height=150 + 46 * len(rows), top=52)
+    names = list(dict.fromkeys(segment.name for _, segments in rows for segment in segments))
+    labels = [label for label, _ in rows]
+    for name in names:
+        found = [next((s for s in segments if s.name == name), None) for _, segments in rows]
+        colour = next(COLOURS[s.colour] for s in found if s)
+        made.add_bar(
+            name=name,
+            y=labels,
+            x=[s.size if s else 0 for s in found],
+            orientation="h",
+            marker={"color": colour, "line": {"color": FAINT, "width": 1}},
+            hovertemplate=f"{name}: %{{x:.3s}} {unit}<extra></extra>",
+        )
+    furthest = max(sum(s.size for s in segments) for _, segments in rows)
+    marks = [mark for mark in (wall, need) if mark]
+    limit = 1.04 * max([furthest, *(mark.at for mark in marks)])
+    made.update_layout(
+        barmode="stack",
+        hovermode="closest",
+        bargap=0.35,
+        xaxis=linear(0, limit, "", unit=f" {unit}"),
+        legend={"traceorder": "normal", "y": -0.4 if len(rows) < 2 else -0.3},
+    )
+    made.update_yaxes(autorange="reversed", showgrid=False)
+    for mark in marks:
+        vline(made, mark)
+    return made
+
+
+def lines(
+    x: Sequence[float],
+    series: Sequence[Series],
+    *,
+    xaxis: dict[str, Any],
+    yaxis: dict[str, Any],
+    vertical: Sequence[Mark] = (),
+    horizontal: Sequence[Mark] = (),
+    height: int = 380,
+) -> go.Figure:
+    """Lines over one axis, with bands, and labelled limits across them."""
+    levels = max((mark.level for mark in vertical), default=0)
+    made = figure(height=height + 16 * levels, legend=len(series) > 1, top=34 + 16 * levels)
+    made.update_layout(xaxis=xaxis, yaxis=yaxis)
+    made.update_xaxes(gridcolor=FAINT)
+    made.update_yaxes(gridcolor=FAINT)
+    for one in series:
+        if one.low is not None and one.high is not None:
+            _band(made, x, one)
+        made.add_scatter(
+            x=list(x),
+            y=list(one.values),
+            name=one.name,
+            mode="lines",
+            line={"color": COLOURS[one.colour], "width": LINE_WIDTH, "dash": one.dash},
+        )
+    for mark in vertical:
+        if xaxis["type"] != "log" or mark.at > 0:
+            vline(made, mark)
+    for mark in horizontal:
+        hline(made, mark)
+    return made
+
+
+def range_series(name: str, value: Estimate, *, colour: str = "main", dash: str = "solid") -> Series:
+    """A series with its band; no band where the estimate is a single value."""
+    exact = bool(np.all(np.asarray(value.low) == np.asarray(value.high)))
+    return Series(
+        name=name,
+        values=np.asarray(value.best).tolist(),
+        colour=colour,
+        dash=dash,
+        low=None if exact else np.asarray(value.low).tolist(),
+        high=None if exact else np.asarray(value.high).tolist(),
+    )
+
+
+def two_panels(
+    x: Sequence[float],
+    upper: Sequence[Series],
+    lower: Sequence[Series],
+    *,
+    xaxis: dict[str, Any],
+    yaxes: tuple[dict[str, Any], dict[str, Any]],
+    vertical: Sequence[Mark] = (),
+    lower_target: Mark | None = None,
+) -> go.Figure:
+    """Two quantities over one axis, one above the other, so that a limit crosses both; the legend names each once."""
+    levels = max((mark.level for mark in vertical), default=0)
+    made = lines(
+        x,
+        upper,
+        xaxis=xaxis | {"anchor": "y2"},
+        yaxis=yaxes[0] | {"domain": [0.55, 1]},
+        vertical=vertical,
+        height=520,
+    )
+    for one in lower:
+        if one.low is not None and one.high is not None:
+            _band(made, x, one, yaxis="y2")
+        made.add_scatter(
+            x=list(x),
+            y=list(one.values),
+            name=one.name,
+            mode="lines",
+            yaxis="y2",
+            showlegend=False,
+            line={"color": COLOURS[one.colour], "width": LINE_WIDTH, "dash": one.dash},
+        )
+    made.update_layout(
+        yaxis2=yaxes[1] | {"domain": [0, 0.45], "anchor": "x", "gridcolor": FAINT, "automargin": True},
+        legend={"y": -0.14},
+        margin={"t": 34 + 16 * levels},
+    )
+    if lower_target is not None:
+        hline(made, lower_target, axis="y2")
+    return made
+
+
+def _band(made: go.Figure, x: Sequence[float], one: Series, *, yaxis: str = "y") -> None:
+    """The range around a line, without a legend entry and out of the way of the pointer."""
+    made.add_scatter(
+        x=[*x, *reversed(list(x))],
+        y=[*list(one.high or ()), *reversed(list(one.low or ()))],
+        fill="toself",
+        fillcolor=faded(COLOURS[one.colour]),
+        line={"width": 0},
+        hoverinfo="skip",
+        showlegend=False,
+        yaxis=yaxis,
+        name=f"{one.name}, range",
+    )
+
+
+def dot(
+    made: go.Figure, x: float, y: float, *, name: str, colour: str, hollow: bool = False, legend: bool = True
+) -> None:
+    """One marked point: filled where it works, hollow where it does not."""
+    made.add_scatter(
+        x=[x],
+        y=[y],
+        name=name,
+        mode="markers",
+        showlegend=legend,
+        marker={
+            "color": COLOURS[colour],
+            "size": 10,
+            "symbol": "circle-open" if hollow else "circle",
+            "line": {"width": 2, "color": COLOURS[colour]},
+        },
+    )
+
+
+def block_map(pieces: Sequence[Piece]) -> go.Figure:
+    """Layers in order, one row per stack, one colour per kind of layer."""
+    rows = list(dict.fromkeys(piece.row for piece in pieces))
+    made = figure(height=130 + 44 * len(rows), top=8)
+    for number, kind in enumerate(dict.fromkeys(piece.kind for piece in pieces)):
+        alike = [piece for piece in pieces if piece.kind == kind]
+        made.add_bar(
+            name=kind,
+            y=[piece.row for piece in alike],
+            x=[piece.size for piece in alike],
+            base=[piece.start for piece in alike],
+            orientation="h",
+            customdata=[piece.hover for piece in alike],
+            hovertemplate="%{customdata}<extra></extra>",
+            marker={"color": KINDS[number % len(KINDS)], "line": {"color": GREY, "width": 1}},
+        )
+    last = max((piece.start + piece.size for piece in pieces), default=1)
+    made.update_layout(
+        barmode="overlay",
+        hovermode="closest",
+        xaxis=linear(0, last, "layer"),
+        legend={"y": -0.5, "traceorder": "normal"},
+    )
+    made.update_yaxes(autorange="reversed", showgrid=False)
+    return made

@@ -1,0 +1,196 @@
+"""What each page's chart shows: pure functions from results to a figure, and to the sentence that is its `alt` text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from calc import format as fmt
+from calc.answer import Answer
+from calc.block_map import LayerGroup
+from calc.curves import BatchCurve, ContextCurve, MemoryBar, QueueCurve, SimulatedPoint
+from calc.saturation import State, state_of
+from calc.scenario import Fidelity
+from calc.units import GIB, MS
+from pages._axes import Mark, doubling, linear, logarithmic
+from pages._charts import Piece, Segment, Series, block_map, dot, lines, memory_bar, range_series, two_panels
+
+PART_NAMES = {
+    "weights": "weights",
+    "overhead": "overhead",
+    "activations": "activations",
+    "kv": "KV cache",
+    "free": "free",
+}
+DASHES = {Fidelity.TEXTBOOK: "solid", Fidelity.ROOFLINE: "dot", Fidelity.EXPECTED: "dash"}
+MOST_SERVICE_TIMES_SHOWN = 25
+
+
+def memory_figure(result: Answer, bar: MemoryBar) -> go.Figure:
+    """One bar for the GPUs of a replica, which are all alike."""
+    segments = [
+        Segment(name=PART_NAMES[part], size=size / GIB, colour=part) for part, size in bar.parts if size
+    ]
+    fit = result.sequences.fit if result.sequences else 0
+    wall = Mark(
+        at=bar.wall_bytes / GIB,
+        text=f"KV wall: {fmt.plural(fit, 'sequence')} fit",
+        colour="kv wall",
+        dash="solid",
+    )
+    need = None
+    if bar.peak_bytes is not None and bar.active_per_replica is not None:
+        need = Mark(
+            at=bar.peak_bytes / GIB,
+            text=f"at peak: {fmt.significant(bar.active_per_replica)} active per replica",
+            colour="target",
+            level=1,
+        )
+    label = "each GPU" if result.memory.gpus > 1 else "the GPU"
+    return memory_bar([(label, segments)], unit="GiB", wall=wall, need=need)
+
+
+def memory_finding(result: Answer, bar: MemoryBar) -> str:
+    """What the memory bar shows."""
+    sizes = ", ".join(f"{fmt.binary_bytes(size)} {PART_NAMES[part]}" for part, size in bar.parts if size)
+    if result.sequences is None:
+        return f"Memory of one GPU: {sizes}. {result.verdict.reason}."
+    return (
+        f"Memory of one GPU: {sizes}. {fmt.plural(result.sequences.fit, 'sequence')} fit, "
+        f"{fmt.optional(bar.active_per_replica, fmt.significant)} are active at peak per replica."
+    )
+
+
+def context_figure(curve: ContextCurve, *, wall_bytes: float, wall_name: str) -> go.Figure:
+    """Bytes of one sequence against its length, with the edges of windows and the accelerator's memory."""
+    marks = [
+        Mark(at=window, text=f"{fmt.plural(layers, 'layer')} full", colour="compute", level=n % 2)
+        for n, (window, layers) in enumerate(curve.kinks)
+    ]
+    return lines(
+        curve.tokens,
+        [Series(name="one sequence", values=curve.bytes, colour="kv")],
+        xaxis=doubling(1, max(curve.tokens), "tokens in the sequence"),
+        yaxis=logarithmic(
+            max(1, min(curve.bytes) / 2), 3 * max(*curve.bytes, wall_bytes), "cache and state, bytes"
+        ),
+        vertical=marks,
+        horizontal=[Mark(at=wall_bytes, text=f"all of one {wall_name}", colour="kv wall", dash="solid")],
+        height=340,
+    )
+
+
+def context_finding(curve: ContextCurve, model_id: str) -> str:
+    """What the context curve shows."""
+    last = f"{fmt.decimal_bytes(curve.bytes[-1])} at {fmt.count(curve.tokens[-1])} tokens"
+    kinks = "; ".join(
+        f"{fmt.plural(layers, 'layer')} stop growing at {fmt.count(w)}" for w, layers in curve.kinks
+    )
+    state = f" Fixed state {fmt.binary_bytes(curve.state_bytes)}." if curve.state_bytes else ""
+    return f"Cache and state of one sequence of {model_id}: {last}. {kinks or 'It grows with every token'}.{state}"
+
+
+def layers_figure(groups: Sequence[LayerGroup]) -> go.Figure:
+    """The block map: layers in order, coloured by how they mix tokens."""
+    return block_map(
+        [
+            Piece(
+                row=group.stack,
+                start=group.first,
+                size=group.count,
+                kind=group.token_mixing,
+                hover=f"layers {group.first} to {group.last}: {group.token_mixing}; {group.feed_forward}; "
+                f"{fmt.parameters(group.parameters)} parameters each",
+            )
+            for group in groups
+        ]
+    )
+
+
+def layers_finding(groups: Sequence[LayerGroup]) -> str:
+    """What the block map shows."""
+    runs = "; ".join(f"{g.stack}: {g.count} x {g.token_mixing} with {g.feed_forward}" for g in groups[:6])
+    return f"Layers in order. {runs}{' and so on' if len(groups) > 6 else ''}."
+
+
+def batch_figure(curves: Sequence[BatchCurve], *, tpot_target_s: float | None) -> go.Figure:
+    """Throughput above, step time below, over one batch axis with the walls."""
+    first = curves[0]
+    highest = max(float(c.tokens_per_s.high.max()) for c in curves)
+    slowest = max(float(c.step_s.high.max()) for c in curves) / MS
+    dash = {c.fidelity: DASHES[Fidelity(c.fidelity)] for c in curves}
+    walls = [
+        Mark(at=first.wall, text=f"KV wall {fmt.count(first.wall)}", colour="kv wall", dash="solid"),
+        Mark(
+            at=first.compute_from,
+            text=f"weights compute-bound from {fmt.significant(first.compute_from)}",
+            colour="compute",
+            level=1,
+        ),
+    ]
+    return two_panels(
+        first.batch,
+        [range_series(c.fidelity, c.tokens_per_s, dash=dash[c.fidelity]) for c in curves],
+        [range_series(c.fidelity, c.step_s.scaled(1 / MS), dash=dash[c.fidelity]) for c in curves],
+        xaxis=doubling(1, first.batch[-1], "sequences that decode together"),
+        yaxes=(linear(0, 1.08 * highest, "tokens/s"), linear(0, 1.08 * slowest, "step, ms")),
+        vertical=[wall for wall in walls if 1 <= wall.at <= first.batch[-1]],
+        lower_target=None
+        if tpot_target_s is None or tpot_target_s / MS > 1.08 * slowest
+        else Mark(at=tpot_target_s / MS, text=f"target {fmt.seconds(tpot_target_s)}", colour="target"),
+    )
+
+
+def batch_finding(curve: BatchCurve) -> str:
+    """What the batch curve shows."""
+    return (
+        f"Throughput rises with batch to {fmt.plain(curve.at_tokens_per_s.best, 'tokens/s')} at {fmt.count(curve.at)} "
+        f"sequences, where a step takes {fmt.seconds(curve.at_step_s.best)}; the KV cache holds {fmt.count(curve.wall)}."
+    )
+
+
+def queue_figure(
+    curve: QueueCurve, *, load: float, limit_s: float, dots: Sequence[SimulatedPoint] = ()
+) -> go.Figure:
+    """The hockey sticks, the present load, the limit, and what a simulation measured."""
+    highest = MOST_SERVICE_TIMES_SHOWN * curve.mean_s[0] / MS
+    made = lines(
+        [100 * u for u in curve.utilisation],
+        [
+            Series(name="mean", values=[s / MS for s in curve.mean_s], colour="p50"),
+            Series(name="p95", values=[s / MS for s in curve.p95_s], colour="p95", dash="dash"),
+            Series(name="p99", values=[s / MS for s in curve.p99_s], colour="p99", dash="dot"),
+            Series(
+                name="mean, even work (M/D/1)",
+                values=[s / MS for s in curve.even_mean_s],
+                colour="mean",
+                dash="longdash",
+            ),
+        ],
+        xaxis=linear(0, 101, "utilisation", unit="%"),
+        yaxis=linear(0, highest, "time in the system, ms"),
+        vertical=[
+            Mark(at=min(100.0, 100 * load), text=f"now {fmt.percent(load)}", colour="main", dash="dot")
+        ],
+        horizontal=[Mark(at=limit_s / MS, text=f"p95 limit {fmt.seconds(limit_s)}", colour="target")]
+        if limit_s / MS < highest
+        else [],
+    )
+    for point in dots:
+        for colour, value in (("p50", point.mean_s), ("p95", point.p95_s), ("p99", point.p99_s)):
+            dot(made, 100 * point.utilisation, value / MS, name="simulated", colour=colour, legend=False)
+    return made
+
+
+def queue_finding(curve: QueueCurve, *, load: float, mean_s: float) -> str:
+    """What the hockey sticks show."""
+    now = (
+        "the queue is saturated"
+        if state_of(load) is State.SATURATED
+        else f"the mean is {fmt.seconds(mean_s)}"
+    )
+    return (
+        f"Time in the system rises from {fmt.seconds(curve.mean_s[0])} when idle to a hundred times that at 99% load; "
+        f"at {fmt.percent(load)} {now}."
+    )

@@ -1,0 +1,68 @@
+"""Parts of the *Model* page: the block map's pieces, tensors by kind of layer, parameters by part, formats."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from calc import format as fmt
+from calc.answer import Inputs
+from calc.block_map import LayerGroup
+from calc.parameters import ParameterCount
+from calc.quantization import stored_bytes, weight_bytes
+
+COMPARED_FORMATS = ("bf16", "fp8", "int8", "int4-g128", "nvfp4", "q4_k")
+
+
+def draw_layers(groups: tuple[LayerGroup, ...]) -> None:
+    kinds: dict[tuple[str, str, str, int], list[LayerGroup]] = {}
+    for group in groups:
+        kinds.setdefault((group.stack, group.token_mixing, group.feed_forward, group.parameters), []).append(
+            group
+        )
+    for number, ((stack, mixing, feed, parameters), alike) in enumerate(kinds.items()):
+        count = sum(group.count for group in alike)
+        with st.expander(
+            f"{count} x {mixing}, {feed} ({stack}): {fmt.parameters(parameters)} each", key=f"layers-{number}"
+        ):
+            st.table(
+                [
+                    {
+                        "tensor": w.name,
+                        "shape": " x ".join(map(fmt.count, w.shape)),
+                        "parameters": fmt.count(w.elements),
+                        "stored": w.stored,
+                    }
+                    for w in alike[0].weights
+                ],
+                border="horizontal",
+                hide_index=True,
+            )
+
+
+def draw_parts(counted: ParameterCount) -> None:
+    with st.expander("Parameters by part", key="model-parts"):
+        rows = sorted(counted.parts.items(), key=lambda item: -item[1])
+        st.table(
+            [
+                {
+                    "part": part.replace("_", " "),
+                    "parameters": fmt.count(size),
+                    "share": fmt.percent(size / counted.total),
+                }
+                for part, size in rows
+            ],
+            border="horizontal",
+            hide_index=True,
+        )
+
+
+def draw_formats(inputs: Inputs) -> None:
+    with st.expander("Formats side by side", key="model-formats"):
+        now = stored_bytes(inputs.spec).stored
+        rows = [{"format": "as stored", "weights": fmt.binary_bytes(now), "against now": "1x"}]
+        for name in COMPARED_FORMATS:
+            size = weight_bytes(inputs.spec, name).stored
+            rows.append(
+                {"format": name, "weights": fmt.binary_bytes(size), "against now": fmt.factor(size / now)}
+            )
+        st.table(rows, border="horizontal", hide_index=True)

@@ -1,0 +1,79 @@
+"""Levers and nearest changes: a table of what each does, and a button that applies it to the sidebar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from calc import format as fmt
+from calc.answer import Answer
+from calc.levers import LeverEffect
+from calc.scenario import apply_settings
+from calc.verdict import Change
+from pages._inputs import levers_for
+from pages._sidebar import current_scenario, show_scenario
+
+BINDING = {"kv memory": "KV memory", "tpot": "TPOT target", "sequence limit": "sequence limit"}
+
+
+def draw_levers(result: Answer) -> None:
+    """Step 6: what one change at a time would do, found by asking the whole question again."""
+    effects = levers_for(result.inputs.scenario)
+    best = max(effects, key=lambda effect: effect.gpus_saved, default=None)
+    saved = best.gpus_saved if best else 0
+    conclusion = (
+        f"{best.lever.change.text} saves {fmt.plural(saved, 'GPU')}" if saved > 0 else "no lever saves a GPU"
+    )
+    with st.expander(f"**6** Levers: {conclusion}", key="step-levers", expanded=True):
+        st.table(
+            [lever_row("now", "", result), *map(_effect_row, effects)], border="horizontal", hide_index=True
+        )
+        st.caption("Apply one to the scenario:")
+        draw_apply([effect.lever.change for effect in effects], key="lever")
+
+
+def draw_nearest(result: Answer) -> None:
+    """Where nothing fits: the nearest changes that would, each with its button."""
+    if not result.verdict.nearest:
+        st.info(
+            "No single change of format, GPU or layout in the catalogue makes it work.",
+            icon=":material/block:",
+        )
+        return
+    st.markdown("**Nearest changes that would work**")
+    draw_apply(result.verdict.nearest, key="nearest")
+
+
+def draw_apply(changes: Sequence[Change], *, key: str) -> None:
+    """A button per change; it sets the sidebar and the page answers anew."""
+    with st.container(horizontal=True):
+        for number, change in enumerate(changes):
+            st.button(
+                change.text, key=f"{key}-{number}", on_click=_apply, args=(change,), icon=":material/tune:"
+            )
+
+
+def _apply(change: Change) -> None:
+    show_scenario(apply_settings(current_scenario(), change.settings))
+
+
+def _effect_row(effect: LeverEffect) -> dict[str, str]:
+    return lever_row(effect.lever.change.text, str(effect.lever.kind), effect.after)
+
+
+def lever_row(text: str, kind: str, result: Answer) -> dict[str, str]:
+    """One line of the levers' table."""
+    works = result.verdict.fits and result.sequences and result.decode
+    binding = BINDING[result.sequences.binding] if works and result.sequences else str(result.verdict.wall)
+    per_gpu = result.decode.tokens_per_s / result.layout.gpus_per_replica if result.decode else None
+    return {
+        "change": text,
+        "binds": binding if works else f"does not work: {binding}",
+        "sequences": fmt.count(result.sequences.batch) if result.sequences else "0",
+        "step": fmt.optional(result.tpot_s, fmt.seconds, "none"),
+        "tokens/s per GPU": fmt.optional(per_gpu, fmt.significant, "none"),
+        "GPUs": fmt.count(result.gpus) if works else "none",
+        "$ per million out": fmt.optional(result.cost.usd_per_million_output, fmt.usd, "no price"),
+        "output": kind,
+    }

@@ -1,0 +1,30 @@
+"""The pages of the app, in the order of the navigation; adding one means adding its file and a line here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A page in the navigation."""
+
+    section: str
+    file: str
+    title: str
+    icon: str
+
+    @property
+    def url_path(self) -> str:
+        return self.file.removesuffix(".py").replace("_", "-")
+
+
+PAGES = (
+    Entry(section="Plan", file="size.py", title="Size a deployment", icon=":material/straighten:"),
+    Entry(section="Understand", file="model.py", title="Model", icon=":material/layers:"),
+    Entry(
+        section="Understand", file="batch_size.py", title="Batch size", icon=":material/stacked_line_chart:"
+    ),
+    Entry(section="Understand", file="queueing.py", title="Queueing", icon=":material/hourglass:"),
+    Entry(section="Trust", file="methods.py", title="Methods", icon=":material/function:"),
+)

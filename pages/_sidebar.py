@@ -1,0 +1,168 @@
+"""The sidebar: draws the scenario's controls, bound to the URL, and keeps the scenario that they describe.
+
+Every control is drawn by the frame on every page, so that its value survives page switches and stays in the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from calc.scenario import Scenario, Traffic, from_query
+from pages import _controls as table
+from pages._controls import CONFIG_KEY, DEFAULT, GPU_JSON_KEY, Control, read_controls, widget_value
+
+SCENARIO_KEY = "_scenario"
+PROBLEMS_KEY = "_link_problems"
+PASTED_PARAMETER = "pasted"  # in a link: its scenario had a pasted config that the link could not carry
+MAX_UPLOAD_MB = 5
+NUMBER_OR_NONE = (r"^\s*([0-9.,eE+-]*|none)\s*$", "A number, or empty for none.")
+
+
+def show_scenario(scenario: Scenario) -> None:
+    """Set every control to a scenario. Only from a callback, before the controls are drawn."""
+    for control in table.CONTROLS:
+        st.session_state[control.parameter] = widget_value(control, scenario)
+    st.session_state[CONFIG_KEY] = scenario.config_text
+    st.session_state[GPU_JSON_KEY] = scenario.gpu_json
+
+
+def current_scenario() -> Scenario:
+    """The scenario of this run; the first visit's where no frame was drawn."""
+    found = st.session_state.get(SCENARIO_KEY)
+    return found if isinstance(found, Scenario) else DEFAULT
+
+
+def draw_sidebar() -> None:
+    """Draw all controls and keep the scenario that they describe; raises `InputError` on a value it cannot use."""
+    if PROBLEMS_KEY not in st.session_state:
+        st.session_state[PROBLEMS_KEY] = from_query(st.query_params.to_dict())
+    with st.sidebar:
+        st.subheader("Model")
+        _draw(table.MODEL[0])
+        _draw_pair(*table.MODEL[1:])
+        with st.expander("More: paste a config.json, revision"):
+            _draw_config()
+            _draw(*table.MODEL_MORE)
+        st.subheader("Hardware")
+        _draw(*table.HARDWARE)
+        with st.expander("More: layout, engine, price"):
+            _draw(*table.HARDWARE_MORE)
+        st.subheader("Workload")
+        _draw(
+            table.USERS
+            if st.session_state.get("traffic", _traffic_in_link()) == Traffic.USERS
+            else table.RATE
+        )
+        _draw_pair(*table.WORKLOAD[:2])
+        _draw(*table.WORKLOAD[2:])
+        with st.expander("More: users, TTFT, percentile, bursts"):
+            _draw(*table.WORKLOAD_MORE)
+        st.divider()
+        _draw(*table.FIDELITY)
+        with st.expander("More: efficiency, profile"):
+            _draw(*table.FIDELITY_MORE)
+    st.session_state[SCENARIO_KEY] = read_controls(st.session_state)
+
+
+def link_notices() -> list[str]:
+    """What a link could not bring, as long as the scenario is still the one that it opened."""
+    opened, problems = st.session_state.get(PROBLEMS_KEY, (DEFAULT, ()))
+    notices = list(problems) if current_scenario() == opened else []
+    if PASTED_PARAMETER in st.query_params and not st.session_state.get(CONFIG_KEY):
+        notices.append(
+            "This link was made with a pasted config.json, which a link cannot carry. "
+            "Paste it again (sidebar, Model, More), or load the saved scenario."
+        )
+    return notices
+
+
+def _traffic_in_link() -> str:
+    """Before the first draw only the link knows how traffic is stated."""
+    return str(st.query_params.get("traffic", Traffic.RATE))
+
+
+def _draw(*controls: Control) -> None:
+    for control in controls:
+        _WIDGETS[control.kind](control, widget_value(control, DEFAULT))
+
+
+def _draw_pair(left: Control, right: Control) -> None:
+    for column, control in zip(st.columns(2, gap="small"), (left, right), strict=True):
+        with column:
+            _draw(control)
+
+
+def _common(control: Control) -> dict[str, Any]:
+    return {"key": control.parameter, "bind": "query-params", "help": control.help or None}
+
+
+def _choice(control: Control, default: str, *, others: bool = False) -> None:
+    options = control.options()
+    if default not in options:
+        options = (default, *options)
+    st.selectbox(
+        control.label, options, index=options.index(default), accept_new_options=others, **_common(control)
+    )
+
+
+def _number(control: Control, default: float) -> None:
+    whole = control.kind == "whole"
+    convert = int if whole else float
+    st.number_input(
+        control.label,
+        min_value=convert(control.low or 0),
+        max_value=convert(control.high or 1e9),
+        value=convert(default),
+        step=convert(control.step or 1),
+        format="%d" if whole else "%g",
+        **_common(control),
+    )
+
+
+def _text(control: Control, default: str) -> None:
+    st.text_input(
+        control.label,
+        default,
+        placeholder=control.placeholder,
+        max_chars=120,
+        validate=NUMBER_OR_NONE if control.kind == "optional" else None,
+        **_common(control),
+    )
+
+
+_WIDGETS: dict[str, Callable[[Control, Any], None]] = {
+    "choice": _choice,
+    "open choice": lambda control, default: _choice(control, default, others=True),
+    "number": _number,
+    "whole": _number,
+    "optional": _text,
+    "text": _text,
+    "switch": lambda control, default: st.toggle(control.label, default, **_common(control)),
+}
+
+
+def _draw_config() -> None:
+    st.text_area(
+        "config.json, pasted",
+        key=CONFIG_KEY,
+        height=120,
+        placeholder='{"model_type": "llama", "hidden_size": 4096, ...}',
+        help="Replaces the model above. It is read as data and never executed. It travels in a saved scenario, "
+        "never in a link.",
+    )
+    st.file_uploader(
+        "or uploaded",
+        type=["json"],
+        key="config_upload",
+        max_upload_size=MAX_UPLOAD_MB,
+        on_change=_take_upload,
+    )
+
+
+def _take_upload() -> None:
+    uploaded = st.session_state.get("config_upload")
+    if uploaded is not None:
+        st.session_state[CONFIG_KEY] = uploaded.getvalue().decode("utf-8", errors="replace")

@@ -1,0 +1,130 @@
+"""The five worked steps of *Size a deployment*, each a row that opens on its arithmetic (the sixth, levers, is apart)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import streamlit as st
+
+from calc import format as fmt
+from calc.answer import Answer
+from calc.scenario import Fidelity
+from calc.sizing import DecodeStep, FleetStep, PrefillStep, SequencesStep
+from calc.substitution import formulas_of, symbols_of
+from pages._ui import show_formulas
+
+
+def draw_steps(result: Answer) -> None:
+    """One closed row per step that the answer reached; the row's label is its conclusion."""
+    st.subheader("How the answer comes about", anchor=False)
+    for number, (step, conclusion, lines) in enumerate(_steps(result), start=1):
+        with st.expander(f"**{number}** {conclusion}", key=f"step-{step}"):
+            st.markdown("\n".join(f"- {line}" for line in lines))
+            if result.inputs.scenario.fidelity == Fidelity.TEXTBOOK:
+                show_formulas(formulas_of(result, step), symbols_of(result, step))
+
+
+def step_rows(result: Answer) -> list[dict[str, Any]]:
+    """The steps as a table to take away: base units, full precision."""
+    rows = []
+    for step in ("memory", "sequences", "decode", "prefill", "fleet"):
+        rows += [
+            {"step": step, "quantity": name, "value": value}
+            for name, value in symbols_of(result, step).items()
+        ]
+    return list({(row["quantity"], row["value"]): row for row in rows}.values())
+
+
+def _steps(result: Answer) -> Iterator[tuple[str, str, list[str]]]:
+    yield "memory", *_memory(result)
+    if result.sequences is not None:
+        yield "sequences", *_sequences(result.sequences)
+    if result.decode is not None:
+        yield "decode", *_decode(result.decode)
+    if result.prefill is not None:
+        yield "prefill", *_prefill(result.prefill)
+    if result.fleet is not None:
+        yield "fleet", *_fleet(result, result.fleet)
+
+
+def _memory(result: Answer) -> tuple[str, list[str]]:
+    memory = result.memory
+    room = memory.kv_bytes_per_gpu
+    left = (
+        f"leaves {fmt.binary_bytes(room)} for the KV cache" if room > 0 else "leaves nothing for the KV cache"
+    )
+    lines = [
+        (
+            f"Weights: {fmt.binary_bytes(memory.weight_bytes_per_gpu)} ({fmt.decimal_bytes(memory.weight_bytes_per_gpu)}) "
+            f"on each of {fmt.plural(memory.gpus, 'GPU')}"
+        ),
+        f"Everything else: {fmt.binary_bytes(memory.overhead_bytes_per_gpu)}",
+        f"KV cache: {fmt.binary_bytes(memory.kv_bytes_per_token)} per token, so {fmt.count(memory.tokens)} tokens fit",
+    ]
+    if memory.kv_copies > 1:
+        lines.append(
+            f"Each KV head is held by {memory.kv_copies} GPUs, so the cache counts once for all of them"
+        )
+    return f"Memory: {fmt.binary_bytes(memory.total_bytes_per_gpu)} per GPU {left}", lines
+
+
+def _sequences(found: SequencesStep) -> tuple[str, list[str]]:
+    limits = {"kv memory": "KV memory", "tpot": "the TPOT target", "sequence limit": "the sequence limit"}
+    lines = [
+        (
+            f"A sequence ends with {fmt.count(found.kept_tokens)} tokens; paged in blocks of 16, "
+            f"{fmt.plural(found.paged, 'sequence')} fit"
+        ),
+        f"Reserving {fmt.count(found.reserved_tokens)} tokens for each, {fmt.count(found.reserved)} would fit",
+    ]
+    if found.by_tpot is not None:
+        lines.append(f"The TPOT target allows {fmt.count(found.by_tpot)}")
+    if found.by_limit is not None:
+        lines.append(f"The engine's cap allows {fmt.count(found.by_limit)}")
+    return f"Sequences: {fmt.count(found.batch)} run at once, {limits[found.binding]} binds", lines
+
+
+def _decode(decode: DecodeStep) -> tuple[str, list[str]]:
+    lines = [f"{name}: {fmt.seconds(seconds)}" for name, seconds in decode.time.terms_s.items()]
+    return (
+        (
+            f"Decode step: {fmt.seconds(decode.time.step_s)} at batch {fmt.count(decode.batch)}, bound by "
+            f"{decode.time.bound}: {fmt.plain(decode.tokens_per_s, 'tokens/s')} per replica"
+        ),
+        [
+            *lines,
+            f"Context: {fmt.count(decode.context_tokens)} cached tokens per sequence, halfway through the output",
+        ],
+    )
+
+
+def _prefill(prefill: PrefillStep) -> tuple[str, list[str]]:
+    lines = [f"Prompt: {fmt.count(prefill.prompt_tokens)} tokens"]
+    if prefill.cached_tokens:
+        lines.append(f"Already in the prefix cache: {fmt.count(prefill.cached_tokens)} tokens")
+    return (
+        f"Prefill: {fmt.seconds(prefill.prefill_s)} for one prompt, which is the TTFT without a queue",
+        lines,
+    )
+
+
+def _fleet(result: Answer, fleet: FleetStep) -> tuple[str, list[str]]:
+    lines = [
+        (
+            f"One request takes {fmt.seconds(fleet.e2e_s)}; at {fmt.plain(fleet.rate_per_s, 'requests/s')} "
+            f"{fmt.significant(fleet.active)} are active (Little's law)"
+        ),
+        (
+            f"Prefill keeps {fmt.significant(fleet.prefill_busy)} replicas busy, decode "
+            f"{fmt.significant(fleet.decode_busy)}: {fmt.significant(fleet.busy)} together"
+        ),
+        (
+            f"With {fmt.percent(result.inputs.scenario.headroom)} headroom, rounded up: "
+            f"{fmt.plural(fleet.replicas, 'replica')} of {fmt.plural(result.layout.gpus_per_replica, 'GPU')}"
+        ),
+    ]
+    return (
+        f"GPUs: {fmt.significant(fleet.busy)} replicas busy, so {fmt.plural(result.gpus, 'GPU')} to buy",
+        lines,
+    )

@@ -1,0 +1,175 @@
+"""What every page is made of: title, metrics, chart, maths, data, what is ignored, a guess first, errors in words."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from calc.errors import RidgebeamError
+from calc.formulas import FORMULAS
+from calc.provenance import Provenance
+
+CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
+MARKDOWN_SIGNS = re.compile(r"([\\`*_{}\[\]()<>#+!|~$:&-])")
+BADGES = {
+    Provenance.EXACT: ("green", "exact", "Arithmetic over published integers."),
+    Provenance.MEASURED: ("green", "measured", "Measured on your own device or endpoint."),
+    Provenance.FITTED: ("blue", "fitted", "Fitted to public measurements of others."),
+    Provenance.DATASHEET: ("grey", "datasheet", "The vendor's own number."),
+    Provenance.ASSUMED: ("orange", "assumed", "Our assumption, with its reason."),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One number on screen: its name, its reading, what it means, and where it comes from."""
+
+    label: str
+    reading: str
+    help: str = ""
+    provenance: Provenance | None = None
+
+
+def plain_text(text: str) -> str:
+    """Text from a user, a file or the hub as Markdown that shows it literally."""
+    return MARKDOWN_SIGNS.sub(r"\\\1", text)
+
+
+def guarded(draw: Callable[[], None]) -> Callable[[], None]:
+    """A page part whose errors in words are shown in its place; everything else on the page stays."""
+
+    @functools.wraps(draw)
+    def drawn() -> None:
+        try:
+            draw()
+        except RidgebeamError as error:
+            show_error(error)
+
+    return drawn
+
+
+def show_error(error: RidgebeamError) -> None:
+    """What was wrong, what was found, what to do next."""
+    text = plain_text(error.message)
+    st.error(
+        f"{text}\n\n**Next:** {plain_text(error.next_step)}" if error.next_step else text,
+        icon=":material/error:",
+    )
+
+
+def show_title(finding: str, assumptions: str = "") -> None:
+    """The conclusion as the page's title, and under it, small, what was assumed."""
+    st.title(plain_text(finding), anchor=False)
+    if assumptions:
+        st.caption(assumptions)
+
+
+def show_metrics(metrics: Sequence[Metric]) -> None:
+    """At most five numbers in a row that wraps on a phone, each with the badge of its origin."""
+    with st.grid(min_column_width=150):
+        for metric in metrics:
+            with st.container(gap="xsmall"):
+                st.metric(metric.label, metric.reading, help=metric.help or None)
+                if metric.provenance is not None:
+                    colour, word, meaning = BADGES[metric.provenance]
+                    st.badge(word, color=colour, help=meaning)
+
+
+def show_chart(made: go.Figure, *, alt: str, key: str) -> None:
+    """A chart with the finding as its accessible name."""
+    st.plotly_chart(made, key=key, alt=alt, config=CHART_CONFIG)
+
+
+def show_formulas(ids: Sequence[str], inputs: Mapping[str, float]) -> None:
+    """Formulas of the registry with the numbers substituted, each with its source and what it ignores."""
+    for formula_id in ids:
+        formula = FORMULAS[formula_id]
+        st.latex(formula.substituted(inputs))
+        st.caption(
+            f"{plain_text(formula.title)}. Source: {plain_text(formula.source)}. "
+            f"Ignores: {plain_text(formula.ignores or 'nothing')}."
+        )
+
+
+def show_maths(ids: Sequence[str], inputs: Mapping[str, float]) -> None:
+    """The page's arithmetic, folded away."""
+    with st.expander("Show the maths", icon=":material/function:"):
+        show_formulas(ids, inputs)
+
+
+def show_data(rows: Sequence[Mapping[str, Any]], *, key: str, name: str) -> None:
+    """The numbers behind the page as a table, CSV and JSON."""
+    with st.expander("Data", icon=":material/table:"):
+        st.dataframe(list(rows), hide_index=True, key=f"{key}-table")
+        with st.container(horizontal=True):
+            st.download_button(
+                "CSV", to_csv(rows), f"{name}.csv", "text/csv", key=f"{key}-csv", on_click="ignore"
+            )
+            st.download_button(
+                "JSON",
+                json.dumps(list(rows), indent=2, default=str),
+                f"{name}.json",
+                "application/json",
+                key=f"{key}-json",
+                on_click="ignore",
+            )
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as CSV; a cell that a spreadsheet would run as a formula is quoted as text."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    target = io.StringIO()
+    writer = csv.DictWriter(target, names)
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _inert(value) for name, value in row.items()})
+    return target.getvalue()
+
+
+def _inert(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t")) else value
+
+
+def show_ignored(*what: str) -> None:
+    """What the page leaves out, so that nobody has to guess."""
+    with st.expander("What this ignores", icon=":material/visibility_off:"):
+        st.markdown("\n".join(f"- {line}" for line in what))
+
+
+def predict_first(
+    *, key: str, question: str, unit: str, answer: float, reading: str, arithmetic: Sequence[str]
+) -> None:
+    """One question about the current scenario, a box for a guess, then the answer with its arithmetic.
+
+    `arithmetic`: lines of Markdown made by us, with the scenario's numbers in them.
+    """
+    with st.expander("Predict first", icon=":material/quiz:", expanded=True):
+        st.markdown(f"**{question}**")
+        guess = st.number_input(
+            f"Your guess, {unit}", value=None, key=f"{key}-guess", placeholder="type a number"
+        )
+        if guess is None:
+            return
+        st.markdown(f"**{reading}.** {verdict_on(float(guess), answer)}")
+        st.markdown("\n\n".join(arithmetic))
+
+
+def verdict_on(guess: float, answer: float) -> str:
+    """How far a guess is from the answer, in words."""
+    if guess == answer:
+        return "Exactly."
+    if answer == 0 or guess <= 0:
+        return "Your guess is on the other side of zero."
+    ratio = max(guess / answer, answer / guess)
+    if ratio <= 1.1:
+        return "Your guess is within 10%."
+    return f"Your guess is {ratio:.3g} times too {'high' if guess > answer else 'low'}."

@@ -1,0 +1,133 @@
+"""Batch size: throughput and step time against batch, with the walls that end it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from calc import format as fmt
+from calc.answer import Answer
+from calc.curves import BatchCurve, batch_curve
+from calc.errors import MissingSpec
+from calc.scenario import Fidelity
+from calc.substitution import symbols_of
+from pages._figures import batch_figure, batch_finding
+from pages._inputs import current_answer
+from pages._sidebar import current_scenario, show_scenario
+from pages._ui import (
+    Metric,
+    predict_first,
+    show_chart,
+    show_data,
+    show_ignored,
+    show_maths,
+    show_metrics,
+    show_title,
+)
+from presets.scenarios import BATCH_LESSONS, ReadyScenario
+
+
+def main() -> None:
+    """The curve at the scenario's fidelity, and at others where they are asked for."""
+    result = current_answer()
+    curve = batch_curve(result, current_scenario().fidelity)
+    show_title(
+        _headline(curve),
+        f"One replica of {result.layout.label}, {fmt.count(_context(result))} cached tokens each.",
+    )
+    predict_first(
+        key="batch",
+        question=f"If twice as many sequences ran together, {fmt.count(2 * curve.at)} instead of "
+        f"{fmt.count(curve.at)}, how many times the tokens per second would that give?",
+        unit="times",
+        answer=curve.gain_of_doubling,
+        reading=f"{fmt.factor(curve.gain_of_doubling)} the tokens per second",
+        arithmetic=[
+            (
+                f"A step of {fmt.count(curve.at)} takes {fmt.seconds(curve.at_step_s.best)}, one of "
+                f"{fmt.count(2 * curve.at)} takes {fmt.seconds(curve.doubled_step_s.best)}: the weights are read once for "
+                f"all, but each sequence brings its own cache to read. Twice the tokens over "
+                f"{fmt.factor(curve.doubled_step_s.best / curve.at_step_s.best)} the time."
+            )
+        ],
+    )
+    show_metrics(_metrics(result, curve))
+    others = [str(fidelity) for fidelity in Fidelity if fidelity != curve.fidelity]
+    compared = st.pills("Compare with", others, selection_mode="multi", key="batch-fidelities")
+    curves = [curve, *_others(result, compared)]
+    show_chart(
+        batch_figure(curves, tpot_target_s=result.inputs.scenario.tpot_s),
+        alt=batch_finding(curve),
+        key="batch-curve",
+    )
+    with st.container(horizontal=True):
+        for lesson in BATCH_LESSONS:
+            st.button(
+                lesson.title,
+                key=f"lesson-{lesson.id}",
+                on_click=_start_from,
+                args=(lesson,),
+                help=lesson.question,
+            )
+    if curve.fidelity == Fidelity.TEXTBOOK:
+        show_maths(("decode_step_s", "tokens_per_s", "memory_bound_batch"), symbols_of(result, "decode"))
+    show_data(_rows(curves), key="batch-data", name="ridgebeam-batch")
+    show_ignored(
+        "Prefill work that shares the steps; it is counted in GPUs, not in the step.",
+        "Sequences of different lengths: each holds the mean context.",
+    )
+
+
+def _headline(curve: BatchCurve) -> str:
+    why = "memory ends it" if curve.at >= curve.wall else "the TPOT target or the sequence limit ends it"
+    return (
+        f"Batch {fmt.count(curve.at)} is where {why}: {fmt.plain(curve.at_tokens_per_s.best, 'tokens/s')} "
+        f"at {fmt.seconds(curve.at_step_s)} per token."
+    )
+
+
+def _context(result: Answer) -> float:
+    return result.decode.context_tokens if result.decode else 0.0
+
+
+def _others(result: Answer, fidelities: list[str]) -> list[BatchCurve]:
+    found = []
+    for fidelity in fidelities:
+        try:
+            found.append(batch_curve(result, fidelity))
+        except MissingSpec as error:
+            st.caption(error.message)
+    return found
+
+
+def _metrics(result: Answer, curve: BatchCurve) -> list[Metric]:
+    kind = curve.at_step_s.provenance
+    return [
+        Metric(label="Batch", reading=fmt.count(curve.at)),
+        Metric(
+            label="Tokens per second",
+            reading=fmt.significant(float(curve.at_tokens_per_s.best)),
+            provenance=kind,
+        ),
+        Metric(label="Step", reading=fmt.seconds(curve.at_step_s), provenance=kind),
+        Metric(label="KV wall", reading=fmt.plural(curve.wall, "sequence")),
+        Metric(
+            label="Batch at the target",
+            reading=fmt.optional(curve.target, fmt.count, "no target"),
+            help=f"TPOT target: {fmt.optional(result.inputs.scenario.tpot_s, fmt.seconds, 'none')}.",
+        ),
+    ]
+
+
+def _rows(curves: list[BatchCurve]) -> list[dict[str, object]]:
+    return [
+        {"fidelity": c.fidelity, "batch": b, "step_s": float(s), "tokens_per_s": float(r)}
+        for c in curves
+        for b, s, r in zip(c.batch, c.step_s.best, c.tokens_per_s.best, strict=True)
+    ]
+
+
+def _start_from(lesson: ReadyScenario) -> None:
+    show_scenario(lesson.scenario)
+
+
+main()

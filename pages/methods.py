@@ -1,0 +1,75 @@
+"""Methods: every formula from the registry, the glossary, where the data come from and under which licence."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from calc.formulas import FORMULAS, Formula, topics
+from calc.glossary import GLOSSARY
+from pages._ui import plain_text, show_title
+
+SOURCES = (
+    "**Model shapes**: fields of published config.json files, facts restated, with revision where it is known.",
+    "**Accelerators**: vendors' datasheets and public tables, each record with its source, date and confirmation.",
+    "**Formulas**: the source stands beside each; none is used on a page that is not in this registry.",
+    "**Licence**: Ridgebeam is under Apache-2.0. Figures of others are restated as facts with their source.",
+)
+
+
+def main() -> None:
+    """Formulas by topic, then words, then sources."""
+    show_title(
+        f"{len(FORMULAS)} formulas, {len(GLOSSARY)} terms: everything the answers are made of",
+        "Each formula is the one that the code runs; its example was published by somebody else and is tested.",
+    )
+    formulas, glossary, sources = st.tabs(["Formulas", "Glossary", "Sources"])
+    with formulas:
+        by_topic = topics()
+        chosen = st.pills(
+            "Topic",
+            list(by_topic),
+            default=next(iter(by_topic)),
+            required=True,
+            key="topic",
+            bind="query-params",
+        )
+        for record in by_topic[chosen]:
+            _draw_formula(record)
+    with glossary:
+        st.table(
+            [
+                {
+                    "term": term.name,
+                    "meaning": plain_text(term.meaning),
+                    "where tools differ": plain_text(term.differs),
+                }
+                for term in GLOSSARY
+            ],
+            border="horizontal",
+            hide_index=True,
+        )
+    with sources:
+        st.markdown("\n".join(f"- {line}" for line in SOURCES))
+
+
+def _draw_formula(record: Formula) -> None:
+    with st.container(border=True):
+        st.markdown(f"**{plain_text(record.title)}**")
+        st.latex(record.latex)
+        st.table(
+            [
+                {"symbol": f"${symbol.latex}$", "meaning": plain_text(symbol.meaning), "unit": symbol.unit}
+                for symbol in record.symbols
+            ],
+            border="horizontal",
+            hide_index=True,
+        )
+        st.markdown("Worked example:")
+        st.latex(record.substituted(record.example.inputs))
+        st.caption(
+            f"Published value: {record.example.value:.6g} ({plain_text(record.example.source)}).  \n"
+            f"Source: {plain_text(record.source)}.  \nIgnores: {plain_text(record.ignores or 'nothing')}."
+        )
+
+
+main()

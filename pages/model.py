@@ -1,0 +1,121 @@
+"""Model: what is in it, how it is stored, and what one conversation of it costs in memory."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from calc import format as fmt
+from calc.answer import kv_format
+from calc.block_map import layer_groups
+from calc.curves import context_curve
+from calc.memory.kv import kv_bytes_per_token, largest_context, sequence_bytes
+from calc.model import ModelSpec
+from calc.parameters import ParameterCount, count_parameters
+from calc.provenance import Provenance
+from calc.quantization import WeightBytes, stored_bytes
+from pages._figures import context_figure, context_finding, layers_figure, layers_finding
+from pages._inputs import current_inputs
+from pages._layers import draw_formats, draw_layers, draw_parts
+from pages._ui import (
+    Metric,
+    plain_text,
+    predict_first,
+    show_chart,
+    show_data,
+    show_ignored,
+    show_maths,
+    show_metrics,
+    show_title,
+)
+
+CONVERSATION_TOKENS = 32_768
+
+
+def main() -> None:
+    """Parameters, layers, state against context, formats."""
+    inputs = current_inputs()
+    spec, accelerator, kv_dtype = inputs.spec, inputs.offer.accelerator, kv_format(inputs.scenario)
+    counted, stored = count_parameters(spec), stored_bytes(spec)
+    per_token = kv_bytes_per_token(spec, kv_dtype)
+    tokens = min(spec.max_positions or CONVERSATION_TOKENS, CONVERSATION_TOKENS)
+    conversation = sequence_bytes(spec, tokens, kv_dtype)
+    show_title(
+        f"{fmt.parameters(counted.total)} parameters, {fmt.binary_bytes(per_token)} of KV per token; "
+        f"a conversation of {fmt.count(tokens)} tokens needs {fmt.decimal_bytes(conversation)}.",
+        plain_text(f"{spec.id}: {inputs.model_note} KV cache in {kv_dtype}."),
+    )
+    _predict(spec, stored, kv_dtype)
+    show_metrics(_metrics(counted, stored, per_token))
+    curve = context_curve(spec, kv_dtype=kv_dtype, budget_bytes=accelerator.memory_label_bytes)
+    if curve.bytes[-1]:
+        made = context_figure(curve, wall_bytes=accelerator.memory_label_bytes, wall_name=accelerator.name)
+        show_chart(made, alt=context_finding(curve, spec.id), key="model-context")
+    groups = layer_groups(spec)
+    st.subheader("Layers", anchor=False)
+    show_chart(layers_figure(groups), alt=layers_finding(groups), key="model-blocks")
+    draw_layers(groups)
+    draw_parts(counted)
+    draw_formats(inputs)
+    if conversation == tokens * per_token:
+        show_maths(("sequence_kv_bytes",), {"tokens": tokens, "kv_bytes_per_token": per_token})
+    show_data(
+        [{"tokens": n, "bytes": size} for n, size in zip(curve.tokens, curve.bytes, strict=True)],
+        key="model-data",
+        name="ridgebeam-context",
+    )
+    show_ignored(
+        "What an engine reserves beyond the mathematics: blocks, groups of layers, padding.",
+        "Activations and buffers while a token is computed.",
+    )
+
+
+def _predict(spec: ModelSpec, stored: WeightBytes, kv_dtype: str) -> None:
+    tokens = largest_context(spec, stored.stored, kv_dtype)
+    if not tokens:
+        return
+    predict_first(
+        key="model",
+        question="After how many tokens does the cache of a single conversation weigh as much as all the weights?",
+        unit="tokens",
+        answer=tokens,
+        reading=fmt.plural(tokens, "token"),
+        arithmetic=[
+            (
+                f"Weights: {fmt.decimal_bytes(stored.stored)}. One conversation of {fmt.count(tokens)} tokens: "
+                f"{fmt.decimal_bytes(sequence_bytes(spec, tokens, kv_dtype))}."
+            )
+        ],
+    )
+
+
+def _metrics(counted: ParameterCount, stored: WeightBytes, per_token: int) -> list[Metric]:
+    exact = Provenance.EXACT
+    return [
+        Metric(
+            label="Parameters",
+            reading=fmt.parameters(counted.total),
+            help=fmt.count(counted.total),
+            provenance=exact,
+        ),
+        Metric(
+            label="Active per token",
+            reading=fmt.parameters(counted.active),
+            help=fmt.count(counted.active),
+            provenance=exact,
+        ),
+        Metric(
+            label="Weights as stored",
+            reading=fmt.binary_bytes(stored.stored),
+            help=f"{fmt.count(stored.stored)} bytes",
+            provenance=exact,
+        ),
+        Metric(
+            label="KV per token",
+            reading=fmt.binary_bytes(per_token),
+            help=f"{fmt.count(per_token)} bytes",
+            provenance=exact,
+        ),
+    ]
+
+
+main()

@@ -1,0 +1,26 @@
+"""Pages run in Streamlit's AppTest, always through the frame, as a browser would reach them."""
+
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+FRAME = str(Path(__file__).parents[2] / "pages/_frame.py")
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def open_page():
+    """Open a page by its file name, with URL parameters; fails on any exception box."""
+
+    def opened(file: str = "size.py", **query: str) -> AppTest:
+        app = AppTest.from_file(FRAME, default_timeout=TIMEOUT_S)
+        for name, value in query.items():
+            app.query_params[name] = value
+        app.run()
+        if file != "size.py":
+            app.switch_page(file).run()
+        assert not app.exception, app.exception
+        return app
+
+    return opened

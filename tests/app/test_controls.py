@@ -1,0 +1,77 @@
+"""Every scenario can be shown in the sidebar and read back from it, and every link is one the sidebar understands."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calc.errors import InputError
+from calc.scenario import URL_PARAMETERS, Scenario, to_query
+from pages._actions import link_to
+from pages._controls import CONTROLS, field_value, read_controls, unused_fields, widget_value
+from presets.scenarios import BATCH_LESSONS, READY
+
+
+def shown(scenario):
+    state = {control.parameter: widget_value(control, scenario) for control in CONTROLS}
+    return state | {"config_text": scenario.config_text, "gpu_json": scenario.gpu_json}
+
+
+def test_each_url_parameter_has_exactly_one_control():
+    assert Counter(control.parameter for control in CONTROLS) == Counter(list(URL_PARAMETERS))
+    assert unused_fields() == set()
+
+
+@pytest.mark.parametrize("ready", [*READY, *BATCH_LESSONS], ids=lambda ready: ready.id)
+def test_ready_scenarios_survive_the_sidebar(ready):
+    assert read_controls(shown(ready.scenario)) == ready.scenario
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    rate=st.floats(0.001, 1e6),
+    tokens=st.integers(1, 10**6),
+    tpot=st.none() | st.floats(0.001, 10),
+    percentile=st.none() | st.sampled_from([50.0, 90.0, 97.5, 99.0]),
+    max_seqs=st.none() | st.integers(1, 10**5),
+    kv=st.none() | st.floats(1.0, 1e12),
+    paged=st.booleans(),
+)
+def test_any_scenario_survives_the_sidebar(rate, tokens, tpot, percentile, max_seqs, kv, paged):  # noqa: PLR0917 - hypothesis names them
+    scenario = Scenario(
+        rate_per_s=rate,
+        input_tokens=float(tokens),
+        tpot_s=tpot,
+        percentile=percentile,
+        max_seqs=max_seqs,
+        kv_bytes_per_gpu=kv,
+        paged=paged,
+    )
+    back = read_controls(shown(scenario))
+    assert back.tpot_s == pytest.approx(tpot, rel=1e-9) if tpot else back.tpot_s is None
+    assert back.kv_bytes_per_gpu == pytest.approx(kv, rel=1e-9) if kv else back.kv_bytes_per_gpu is None
+    same = replace(back, tpot_s=tpot, kv_bytes_per_gpu=kv)
+    assert same == scenario
+
+
+def test_a_link_spells_values_as_the_boxes_do():
+    scenario = Scenario(tpot_s=0.035, percentile=99.0, kv_bytes_per_gpu=50e9, tp=4, paged=False)
+    by_parameter = {control.parameter: control for control in CONTROLS}
+    for parameter, text in to_query(scenario).items():
+        if parameter != "v":
+            control = by_parameter[parameter]
+            assert field_value(control, text) == getattr(scenario, control.field)
+
+
+def test_a_link_keeps_the_pages_own_parameters_and_asks_for_a_pasted_config():
+    link = link_to(Scenario(config_text="{}"), "http://127.0.0.1:8501/queueing?old=1", {"q_ms": "5"})
+    assert link == "http://127.0.0.1:8501/queueing?q_ms=5&v=1&pasted=1"
+    assert "pasted" not in link_to(Scenario(), "http://127.0.0.1:8501/")
+
+
+def test_a_number_that_is_none_is_refused_by_field():
+    state = shown(Scenario()) | {"util": "2"}
+    with pytest.raises(InputError, match="memory_utilization"):
+        read_controls(state)

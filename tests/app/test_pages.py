@@ -1,0 +1,162 @@
+"""Every page says something true about its scenario, and survives scenarios that do not work."""
+
+import json
+
+import pytest
+from reading import text_of, titles
+
+from pages._registry import PAGES
+from presets.scenarios import READY
+
+pytestmark = pytest.mark.app
+
+CHAT_13B = {"kv_gb": "50"}
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+}
+
+
+def metrics(app):
+    return {metric.label: metric.value for metric in app.metric}
+
+
+def test_first_visit_answers_with_no_click_and_no_network(open_page):
+    app = open_page()
+    assert titles(app) == [
+        "3 x A100 SXM4 80GB serve this. KV memory binds: 79 sequences fit, 85 are active at peak."
+    ]
+    assert metrics(app)["GPUs"] == "3"
+
+
+def test_the_worked_chat_deployment(open_page):
+    # worked cases step-13b-a100, prefill-13b-a100 and gpus-13b-a100, within a hundredth: the real model has 13.02e9
+    app = open_page(**CHAT_13B)
+    assert metrics(app) | {"$ per million out": ""} == {
+        "GPUs": "3",
+        "TTFT": "85.4 ms",
+        "TPOT": "33.1 ms",
+        "$ per million out": "",
+        "Utilisation at peak": "64.2%",
+    }
+
+
+@pytest.mark.parametrize("entry", PAGES, ids=[entry.file for entry in PAGES])
+def test_every_page_opens_on_a_finding(open_page, entry):
+    app = open_page(entry.file, **CHAT_13B)
+    (title,) = titles(app)
+    assert len(title) > 20
+    assert not app.error
+
+
+@pytest.mark.parametrize(
+    ("file", "finding"),
+    [
+        ("model.py", "13 billion parameters, 800 KiB of KV per token"),
+        ("batch_size.py", "Batch 79 is where memory ends it: 2,390 tokens/s at 33.1 ms per token."),
+        ("queueing.py", "At 80% load the mean is 5 times the service time; at 95%, 20."),
+    ],
+)
+def test_the_finding_is_the_worked_one(open_page, file, finding):
+    assert titles(open_page(file, **CHAT_13B))[0].startswith(finding)
+
+
+def test_what_does_not_fit_says_so_and_offers_what_would(open_page):
+    app = open_page(model="meta-llama/Llama-2-70b-hf", gpu="rtx-4060", tp="1")
+    (title,) = titles(app)
+    assert "does not" in title.lower()
+    assert "128 GiB" in title
+    nearest = [button for button in app.button if str(button.key).startswith("nearest-")]
+    assert nearest
+    nearest[0].click().run()
+    assert not app.exception
+    assert "serve" in titles(app)[0]
+
+
+@pytest.mark.parametrize(
+    ("pasted", "says"),
+    [
+        ("Shall I compare thee to a summer's day?", "JSON"),
+        (LLAMA | {"num_attention_heads": -32}, "-32"),
+        ({"num_hidden_layers": 1e9}, "num_hidden_layers"),
+        ({"_class_name": "UNet2DConditionModel", "sample_size": 64}, "UNet2DConditionModel"),
+        ({"model_type": "made_up_net", "hidden_size": 64}, "made_up_net"),
+    ],
+)
+def test_a_pasted_config_that_is_none_gets_a_message_with_a_next_step(open_page, pasted, says):
+    app = open_page()
+    app.text_area(key="config_text").set_value(
+        pasted if isinstance(pasted, str) else json.dumps(pasted)
+    ).run()
+    assert not app.exception
+    (error,) = app.error
+    assert says in text_of(error)
+    assert titles(app) == ["This question cannot be answered as it stands"]
+    assert app.number_input(key="rate").value == 10.0  # the sidebar stays
+
+
+def test_a_pasted_config_replaces_the_model(open_page):
+    app = open_page("model.py")
+    app.text_area(key="config_text").set_value(json.dumps(LLAMA)).run()
+    assert titles(app)[0].startswith("8.03 billion parameters, 128 KiB of KV per token")  # case kv-llama3-8b
+
+
+def test_markup_in_a_model_name_is_shown_and_not_run(open_page):
+    app = open_page(model="org/a<script>alert(1)</script>**x**")
+    (error,) = app.error
+    assert "<script>alert(1)" in text_of(error)
+    assert r"\<script\>alert\(1\)" in error.value
+
+
+def test_a_lever_is_applied_to_the_sidebar(open_page):
+    app = open_page(**CHAT_13B)
+    (button,) = [b for b in app.button if b.label == "fp8 KV cache"]
+    button.click().run()
+    assert app.selectbox(key="kv").value == "fp8"
+    assert titles(app)[0].startswith("2 x A100")
+
+
+@pytest.mark.parametrize("ready", READY, ids=[ready.id for ready in READY])
+def test_every_ready_scenario_opens_its_page(open_page, ready):
+    app = open_page()
+    app.button(key=f"ready-{ready.id}").click().run()
+    assert not app.exception
+    assert not app.error
+    assert app.number_input(key="out").value == ready.scenario.output_tokens
+
+
+def test_predict_first_answers_a_guess(open_page):
+    app = open_page("queueing.py")
+    app.number_input(key="queueing-guess").set_value(2.0).run()
+    shown = " ".join(text_of(m) for m in app.markdown)
+    assert "6x shorter" in shown  # worked case mm1-int8: six times
+    assert "3 times too low" in shown
+
+
+def test_simulated_dots_find_littles_law(open_page):
+    app = open_page("queueing.py")
+    app.toggle(key="q-simulate").set_value(True).run()
+    assert not app.exception
+    assert any("requests in the system" in caption.value for caption in app.caption)
+
+
+def test_no_target_is_an_empty_box(open_page):
+    app = open_page(**CHAT_13B)
+    app.text_input(key="tpot_ms").set_value("").run()
+    assert not app.exception
+    assert app.session_state["_scenario"].tpot_s is None
+
+
+def test_a_value_out_of_range_names_its_field(open_page):
+    app = open_page()
+    app.text_input(key="util").set_value("7").run()
+    assert titles(app) == ["This scenario cannot be answered as it stands"]
+    assert "memory_utilization" in text_of(app.error[0])
