@@ -57,7 +57,7 @@ def _groups(stack: Stack) -> list[LayerGroup]:
                 count=run.count,
                 token_mixing=mixing,
                 feed_forward=feed,
-                parameters=sum(weight.elements for weight in weights),
+                parameters=sum(weight.elements for weight in weights if not weight.buffer),
                 weights=weights,
                 shares_weights=run.block.shares_weights,
             )

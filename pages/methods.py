@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from calc.formulas import FORMULAS, Formula, topics
-from calc.glossary import GLOSSARY
+from calc.glossary import TERMS
 from pages._ui import plain_text, show_title
 
 SOURCES = (
@@ -19,7 +19,7 @@ SOURCES = (
 def main() -> None:
     """Formulas by topic, then words, then sources."""
     show_title(
-        f"{len(FORMULAS)} formulas, {len(GLOSSARY)} terms: everything the answers are made of",
+        f"{len(FORMULAS)} formulas, {len(TERMS)} terms: everything the answers are made of",
         "Each formula is the one that the code runs; its example was published by somebody else and is tested.",
     )
     formulas, glossary, sources = st.tabs(["Formulas", "Glossary", "Sources"])
@@ -41,9 +41,9 @@ def main() -> None:
                 {
                     "term": term.name,
                     "meaning": plain_text(term.meaning),
-                    "where tools differ": plain_text(term.differs),
+                    "where tools differ": plain_text(term.disagreement),
                 }
-                for term in GLOSSARY
+                for term in TERMS
             ],
             border="horizontal",
             hide_index=True,

@@ -39,7 +39,7 @@ def test_ready_scenarios_survive_the_sidebar(ready):
     kv=st.none() | st.floats(1.0, 1e12),
     paged=st.booleans(),
 )
-def test_any_scenario_survives_the_sidebar(rate, tokens, tpot, percentile, max_seqs, kv, paged):  # noqa: PLR0917 - hypothesis names them
+def test_any_scenario_survives_the_sidebar(rate, tokens, tpot, percentile, max_seqs, kv, paged):
     scenario = Scenario(
         rate_per_s=rate,
         input_tokens=float(tokens),
