@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from calc.answer import Answer, replica_weight_bytes, timing_of
 from calc.arrays import Numbers
-from calc.errors import InputError
+from calc.errors import InputError, MissingSpec
+from calc.expected import stated
+from calc.memory.engines import LineKind
 from calc.memory.kv import largest_context, sequence_bytes, state_bytes_per_sequence, windows
 from calc.model import ModelSpec
+from calc.operators import ForwardPass
 from calc.parameters import count_parameters
 from calc.provenance import Estimate
 from calc.queueing import closed_forms
 from calc.queueing.simulated import times_in_system_s
 from calc.roofline import memory_bound_batch
+from calc.scenario import Fidelity
+from calc.step import StepModel
 
 LONGEST_DEFAULT = 131_072
 """Tokens up to which a model is drawn that states no limit (assumed: the usual long context of 2024-2026 models)."""
@@ -72,29 +78,38 @@ class MemoryBar:
 
 
 def memory_bar(result: Answer) -> MemoryBar:
-    """The bar of one GPU of the replica: all its GPUs are alike at this fidelity."""
+    """The bar of the replica's tightest GPU: by the engine's ledger where the fidelity has one, else by totals."""
     memory = result.memory
-    below = memory.weight_bytes_per_gpu + memory.overhead_bytes_per_gpu
+    parts = _ledger_parts(result) if result.ledger else _total_parts(result)
+    below = sum(size for name, size in parts if name not in {"kv", "free"})
     room = max(0.0, memory.kv_bytes_per_gpu)
     free = max(0.0, memory.total_bytes_per_gpu - below - room)
     peak = active = None
     if result.fleet is not None and result.sequences is not None:
         active = result.fleet.active / result.fleet.replicas
-        per_sequence = (
-            result.sequences.kept_tokens * memory.kv_bytes_per_token * memory.kv_copies / memory.gpus
-        )
-        peak = below + active * per_sequence
+        peak = below + room * active / result.sequences.fit
     return MemoryBar(
-        parts=(
-            ("weights", memory.weight_bytes_per_gpu),
-            ("overhead", memory.overhead_bytes_per_gpu),
-            ("kv", room),
-            ("free", free),
-        ),
+        parts=(*parts, ("kv", room), ("free", free)),
         wall_bytes=below + room if room else memory.total_bytes_per_gpu,
         peak_bytes=peak,
         active_per_replica=active,
     )
+
+
+def _total_parts(result: Answer) -> tuple[tuple[str, float], ...]:
+    memory = result.memory
+    return (("weights", memory.weight_bytes_per_gpu), ("overhead", memory.overhead_bytes_per_gpu))
+
+
+def _ledger_parts(result: Answer) -> tuple[tuple[str, float], ...]:
+    """Weights, activations, and everything else that the engine or the driver keeps."""
+    if result.ledger is None:
+        return ()
+    rank = result.ledger.tightest
+    weights, activations = rank.bytes_of(LineKind.WEIGHTS), rank.bytes_of(LineKind.ACTIVATION)
+    other = (LineKind.NON_TORCH, LineKind.GRAPHS, LineKind.STATES, LineKind.RESERVE)
+    overhead = sum(rank.bytes_of(kind) for kind in other)
+    return (("weights", weights), ("activations", activations), ("overhead", overhead))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,42 +206,69 @@ class BatchCurve:
 
 
 def batch_curve(result: Answer, fidelity: str) -> BatchCurve:
-    """The curve of the answer's replica, timed at `fidelity`, from one sequence to twice what matters."""
-    inputs = replace(result.inputs, scenario=replace(result.inputs.scenario, fidelity=fidelity))
+    """The curve of the answer's replica, timed at `fidelity`, from one sequence to twice what matters.
+
+    Raises `MissingSpec` where the fidelity needs a profile and none was loaded, `InputError` where nothing serves.
+    """
     sequences = result.sequences
     if sequences is None or result.decode is None:
         raise InputError(
             "batch", 0, "nothing serves here, so there is no batch to sweep", next_step=result.verdict.reason
         )
-    weights = replica_weight_bytes(inputs)
-    timing = timing_of(inputs, result.layout, weights)
-    accelerator = inputs.offer.accelerator
+    inputs, accelerator = result.inputs, result.inputs.offer.accelerator
     compute_from = float(
         memory_bound_batch(
-            bytes_per_param=weights / count_parameters(inputs.spec).active,
+            bytes_per_param=replica_weight_bytes(inputs) / count_parameters(inputs.spec).active,
             peak_flop_per_s=accelerator.flop_per_s_16bit.flop_per_s,
             bandwidth_bytes_per_s=accelerator.bandwidth_bytes_per_s,
         )
     )
+    decode_s = _decode_seconds(result, fidelity, result.decode.context_tokens)
     furthest = int(np.clip(2 * max(sequences.fit, compute_from), 64, LARGEST_BATCH))
-    batch = np.unique(np.rint(np.geomspace(1, furthest, BATCH_POINTS)).astype(int))
-    context = result.decode.context_tokens
-    step_s = timing.decode_s(batch=batch, context_tokens=context)
+    batch = np.unique(np.rint(np.geomspace(1, furthest, BATCH_POINTS)))
     at = result.decode.batch
-    at_step_s = timing.decode_s(batch=at, context_tokens=context)
+    step_s, marked = decode_s(batch), decode_s(np.array([at, 2.0 * at]))
     return BatchCurve(
         fidelity=str(fidelity),
-        batch=tuple(batch.tolist()),
+        batch=tuple(batch.astype(int).tolist()),
         step_s=step_s,
         tokens_per_s=_rate(batch, step_s),
         wall=sequences.fit,
         target=sequences.by_tpot,
         compute_from=compute_from,
         at=at,
-        at_step_s=at_step_s,
-        at_tokens_per_s=_rate(at, at_step_s),
-        doubled_step_s=timing.decode_s(batch=2 * at, context_tokens=context),
+        at_step_s=_nth(marked, 0),
+        at_tokens_per_s=_rate(at, _nth(marked, 0)),
+        doubled_step_s=_nth(marked, 1),
     )
+
+
+def _decode_seconds(result: Answer, fidelity: str, context: float) -> Callable[[Numbers], Estimate]:
+    """Seconds of a decode step of the answer's replica as a function of the batch (an array)."""
+    inputs, scenario = result.inputs, result.inputs.scenario
+    if fidelity == Fidelity.TEXTBOOK:
+        timing = timing_of(inputs, result.layout, replica_weight_bytes(inputs))
+        return lambda batch: timing.decode_s(batch=batch, context_tokens=context)
+    if inputs.profile is None:
+        raise MissingSpec(
+            f"No profile of {inputs.offer.accelerator.name} under {scenario.engine} was loaded.",
+            next_step="Choose textbook fidelity, or another engine.",
+        )
+    model = StepModel.of(
+        inputs.spec,
+        inputs.offer.accelerator,
+        result.layout,
+        inputs.profile,
+        fidelity=fidelity,
+        quantization=stated(scenario.quantization),
+        kv_dtype=scenario.kv_format,
+    )
+    return lambda batch: model.step(ForwardPass.decode(batch, context)).total
+
+
+def _nth(estimate: Estimate, n: int) -> Estimate:
+    low, best, high = (float(np.asarray(value)[n]) for value in (estimate.low, estimate.best, estimate.high))
+    return replace(estimate, low=low, best=best, high=high)
 
 
 def _rate(batch: Numbers, step_s: Estimate) -> Estimate:

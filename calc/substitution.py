@@ -90,6 +90,5 @@ def formulas_of(result: Answer, step: str) -> tuple[str, ...]:
 
 
 def _kv_bytes_per_token(result: Answer, context_tokens: float) -> float:
-    scenario = result.inputs.scenario
-    kv_dtype = "bf16" if scenario.kv_dtype == "auto" else scenario.kv_dtype
-    return sequence_bytes(result.inputs.spec, round(context_tokens), kv_dtype) / context_tokens
+    spec, kv_dtype = result.inputs.spec, result.inputs.scenario.kv_format
+    return sequence_bytes(spec, round(context_tokens), kv_dtype) / context_tokens

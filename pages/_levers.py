@@ -14,7 +14,14 @@ from calc.verdict import Change
 from pages._inputs import levers_for
 from pages._sidebar import current_scenario, show_scenario
 
-BINDING = {"kv memory": "KV memory", "tpot": "TPOT target", "sequence limit": "sequence limit"}
+BINDING = {
+    "kv memory": "KV memory",
+    "tpot": "TPOT target",
+    "ttft": "TTFT target",
+    "end to end": "end-to-end target",
+    "sequence limit": "sequence limit",
+    "engine": "engine's limit",
+}
 
 
 def draw_levers(result: Answer) -> None:

@@ -12,6 +12,7 @@ from calc.answer import Answer
 from calc.scenario import Fidelity
 from calc.sizing import DecodeStep, FleetStep, PrefillStep, SequencesStep
 from calc.substitution import formulas_of, symbols_of
+from pages._levers import BINDING
 from pages._ui import show_formulas
 
 
@@ -70,19 +71,20 @@ def _memory(result: Answer) -> tuple[str, list[str]]:
 
 
 def _sequences(found: SequencesStep) -> tuple[str, list[str]]:
-    limits = {"kv memory": "KV memory", "tpot": "the TPOT target", "sequence limit": "the sequence limit"}
     lines = [
         (
             f"A sequence ends with {fmt.count(found.kept_tokens)} tokens; paged in blocks of 16, "
             f"{fmt.plural(found.paged, 'sequence')} fit"
         ),
-        f"Reserving {fmt.count(found.reserved_tokens)} tokens for each, {fmt.count(found.reserved)} would fit",
     ]
+    if found.reserved_tokens != found.kept_tokens:
+        reserving = f"Reserving {fmt.count(found.reserved_tokens)} tokens for each"
+        lines.append(f"{reserving}, {fmt.count(found.reserved)} would fit")
     if found.by_tpot is not None:
         lines.append(f"The TPOT target allows {fmt.count(found.by_tpot)}")
     if found.by_limit is not None:
         lines.append(f"The engine's cap allows {fmt.count(found.by_limit)}")
-    return f"Sequences: {fmt.count(found.batch)} run at once, {limits[found.binding]} binds", lines
+    return f"Sequences: {fmt.count(found.batch)} run at once, {BINDING[found.binding]} binds", lines
 
 
 def _decode(decode: DecodeStep) -> tuple[str, list[str]]:

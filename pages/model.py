@@ -5,7 +5,6 @@ from __future__ import annotations
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import kv_format
 from calc.block_map import layer_groups
 from calc.curves import context_curve
 from calc.memory.kv import kv_bytes_per_token, largest_context, sequence_bytes
@@ -34,7 +33,7 @@ CONVERSATION_TOKENS = 32_768
 def main() -> None:
     """Parameters, layers, state against context, formats."""
     inputs = current_inputs()
-    spec, accelerator, kv_dtype = inputs.spec, inputs.offer.accelerator, kv_format(inputs.scenario)
+    spec, accelerator, kv_dtype = inputs.spec, inputs.offer.accelerator, inputs.scenario.kv_format
     counted, stored = count_parameters(spec), stored_bytes(spec)
     per_token = kv_bytes_per_token(spec, kv_dtype)
     tokens = min(spec.max_positions or CONVERSATION_TOKENS, CONVERSATION_TOKENS)
