@@ -46,7 +46,7 @@ def attainable_flop_per_s(
 def attainable_share(*, intensity_flop_per_byte: Numbers, ridge_flop_per_byte: Numbers) -> Numbers:
     """The share of the peak that an intensity allows, min(1, I/ridge).
 
-    Source: Williams, Waterman, Patterson 2009 (CACM 52(4)). Ignores: as `attainable_flop_per_s`.
+    Source: Williams, Waterman, Patterson 2009 (CACM 52(4)). Ignores: caches, launches, the soft corner at the ridge.
     """
     positive(intensity_flop_per_byte=intensity_flop_per_byte, ridge_flop_per_byte=ridge_flop_per_byte)
     return scalar(np.minimum(1.0, np.divide(intensity_flop_per_byte, ridge_flop_per_byte)))
@@ -106,7 +106,7 @@ def memory_bound_batch(
 ) -> Numbers:
     """The number of tokens in a step at which the weights' arithmetic takes as long as their read: b·ridge/2.
 
-    Source: `weights_only_intensity` set equal to the ridge. Ignores: the cache, which moves the crossing to larger
+    Source: the intensity of reading weights, set equal to the ridge. Ignores: the cache, which moves the crossing to larger
     batches or away altogether.
     """
     positive_finite(bytes_per_param=bytes_per_param)

@@ -28,7 +28,7 @@ def tokens_per_pass(*, acceptance: Numbers, drafts: Numbers) -> Numbers:
 def tokens_per_pass_limit(*, acceptance: Numbers) -> Numbers:
     """Tokens per target pass as the draft grows without bound: 1/(1 - a).
 
-    Source: limit of Leviathan et al. 2023 (arXiv 2211.17192), equation 1. Ignores: as `tokens_per_pass`.
+    Source: limit of Leviathan et al. 2023 (arXiv 2211.17192), equation 1. Ignores: that acceptance falls along a draft.
     """
     share_below_one(acceptance=acceptance)
     return scalar(1.0 / (1.0 - np.asarray(acceptance, dtype=float)))
@@ -50,8 +50,7 @@ def speedup(*, acceptance: Numbers, drafts: Numbers, draft_cost: Numbers) -> Num
 
     `draft_cost` c is the time of one draft pass over that of one target pass.
 
-    Source: Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8. Ignores: that checking costs more at large batch;
-    `speedup_at_batch` does not.
+    Source: Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8. Ignores: that checking costs more at large batch.
     """
     not_negative(draft_cost=draft_cost)
     return tokens_per_pass(acceptance=acceptance, drafts=drafts) / (drafts * draft_cost + 1.0)
@@ -76,7 +75,7 @@ def speedup_at_batch(
 def best_draft_length(*, acceptance: float, draft_cost: float, longest: int = 32) -> int:
     """The number of drafts, up to `longest`, with the largest `speedup`; 0 when drafting never pays.
 
-    Source: Leviathan et al. 2023 (arXiv 2211.17192), section 3.4. Ignores: as `speedup`.
+    Source: Leviathan et al. 2023 (arXiv 2211.17192), section 3.4. Ignores: that checking costs more at large batch.
     """
     not_negative(longest=longest)
     lengths = np.arange(longest + 1)

@@ -138,6 +138,7 @@ _READINGS: dict[str, Callable[[float, str], str]] = {
     "second": lambda value, _unit: rf"\text{{{seconds(value)}}}",
     "byte": _bytes_reading,
     "byte/second": lambda value, _unit: rf"\text{{{si(value, 'B/s')}}}",
+    "1/second": lambda value, _unit: rf"{_plain_reading(value, '1')}\,\text{{per second}}",
     "FLOP": lambda value, _unit: rf"\text{{{si(value, 'FLOP')}}}",
     "FLOP/second": lambda value, _unit: rf"\text{{{si(value, 'FLOP/s')}}}",
     "USD": lambda value, _unit: rf"\text{{{usd(value)}}}".replace("$", r"\$"),

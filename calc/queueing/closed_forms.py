@@ -42,7 +42,7 @@ def mm1_mean_time_s(*, utilisation: Numbers, service_s: Numbers) -> Numbers:
 def mm1_mean_wait_s(*, utilisation: Numbers, service_s: Numbers) -> Numbers:
     """Mean wait before service in M/M/1, ρ·S/(1 - ρ).
 
-    Source: Kleinrock 1975, Queueing Systems I, section 3.2. Ignores: as `mm1_mean_time_s`.
+    Source: Kleinrock 1975, Queueing Systems I, section 3.2. Ignores: bursts, and any service but an exponential one.
     """
     return _over_idle(utilisation, utilisation, service_s)
 
@@ -115,8 +115,7 @@ def sharing_mean_time_s(*, size_s: Numbers, utilisation: Numbers) -> Numbers:
 
     The same for every distribution of sizes.
 
-    Source: Kleinrock 1976, Queueing Systems II, section 4.4. Ignores: rates that change with the load
-    (`calc.queueing.sharing`).
+    Source: Kleinrock 1976, Queueing Systems II, section 4.4. Ignores: rates that change with the load.
     """
     return _over_idle(1.0, utilisation, size_s)
 
@@ -134,7 +133,8 @@ def decode_balance_step_s(*, fixed_s: Numbers, busy_share: Numbers) -> Numbers:
 def mm1_time_quantile_s(*, percentile: float, utilisation: Numbers, service_s: Numbers) -> Numbers:
     """A percentile of the time in an M/M/1 system, first come first served: -ln(1 - p)·S/(1 - ρ).
 
-    Source: the time is exponential, Kleinrock 1975, Queueing Systems I, section 3.2. Ignores: as `mm1_mean_time_s`.
+    Source: the time is exponential, Kleinrock 1975, Queueing Systems I, section 3.2. Ignores: bursts, and any service
+    but an exponential one.
     """
     return _over_idle(-np.log1p(-check_percentile(percentile)), utilisation, service_s)
 
@@ -146,7 +146,7 @@ def mm1_replicas_for(
 
     n >= λ / (1/S + ln(1 - p)/limit); infinite when even an idle replica misses it.
 
-    Source: `mm1_time_quantile_s` solved for the rate; random splitting keeps arrivals Poisson. Ignores: routers that
+    Source: the percentile solved for the rate; random splitting keeps arrivals Poisson. Ignores: routers that
     know the queues, which need fewer.
     """
     not_negative(arrivals_per_s=arrivals_per_s)

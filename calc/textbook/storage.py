@@ -24,7 +24,7 @@ def kv_bytes_per_token(
     """Bytes of keys and values that one token adds, over all layers: 2·L·n_kv·d·bytes.
 
     Source: Kwon et al. 2023 (arXiv 2309.06180), section 3; Shazeer 2019 (arXiv 1911.02150) for n_kv < n_heads.
-    Ignores: windows, latents and fixed states (`calc.memory.kv` knows them), block rounding, scales of quantised caches.
+    Ignores: windows, latents and fixed states (counted per model elsewhere), block rounding, scales of quantised caches.
     """
     positive_finite(
         layers=layers, n_kv_heads=n_kv_heads, head_dim=head_dim, bytes_per_element=bytes_per_element
@@ -45,7 +45,7 @@ def sequence_kv_bytes(*, tokens: Numbers, kv_bytes_per_token: Numbers) -> Number
 def cache_bytes(*, memory_bytes: Numbers, weight_bytes: Numbers, reserved_bytes: Numbers = 0.0) -> Numbers:
     """Bytes left for the cache: memory less weights less what is kept for other uses; negative when they do not fit.
 
-    Source: definition. Ignores: activations, graphs and the driver, unless `reserved_bytes` holds them.
+    Source: definition. Ignores: activations, graphs and the driver, unless the reserve holds them.
     """
     positive_finite(memory_bytes=memory_bytes, weight_bytes=weight_bytes)
     not_negative(reserved_bytes=reserved_bytes)

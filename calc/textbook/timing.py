@@ -132,7 +132,8 @@ def largest_batch(
 ) -> Numbers:
     """The largest batch whose decode step keeps the TPOT limit; 0 when even one sequence does not, inf without any limit.
 
-    Source: `decode_step_s` solved for B. Ignores: what `decode_step_s` ignores, and prefills that stall decoding.
+    Source: the decode step solved for B. Ignores: kernel launches, communication, every efficiency below 1, prefills that
+    stall decoding.
     """
     positive_finite(tpot_limit_s=tpot_limit_s, params=params, bytes_per_param=bytes_per_param)
     positive(bandwidth_bytes_per_s=bandwidth_bytes_per_s, peak_flop_per_s=peak_flop_per_s)
@@ -190,7 +191,7 @@ def e2e_s(
 ) -> Numbers:
     """Seconds of a whole request: TTFT + (n - 1)·TPOT, or + n·TPOT in the other convention.
 
-    Source: vLLM's benchmark definitions (TPOT excludes the first token); `EndToEnd` names where sources differ.
+    Source: vLLM's benchmark definitions (TPOT excludes the first token); other sources count n.
     Ignores: that TPOT changes while the batch changes.
     """
     not_negative(ttft_s=ttft_s, tpot_s=tpot_s)

@@ -80,6 +80,7 @@ def test_letters_symbols_and_function_belong_together(record):
     assert required <= names
     assert record.source
     assert record.ignores
+    assert "`" not in record.source + record.ignores  # read by people, not by programmers
     assert record.example.source
 
 
@@ -123,7 +124,7 @@ def test_numbers_read_well(value, text):
         (0.0331, "second", r"\text{33.1 ms}"),
         (50e9, "byte", r"\text{50 GB (46.6 GiB)}"),
         (819_200, "byte", r"819{,}200\,\text{bytes}"),
-        (2390.4, "1/second", r"2{,}390\,\text{1/s}"),
+        (2390.4, "1/second", r"2{,}390\,\text{per second}"),
         (79, "1", "79"),
         (float("inf"), "second", r"\infty"),
     ],
