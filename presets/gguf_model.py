@@ -11,70 +11,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import replace
 
 from calc.architectures import parse
 from calc.architectures.assembly import runs
-from calc.errors import SourceError, SourceFault, UnsupportedArchitecture, shown
+from calc.errors import SourceError, SourceFault, shown
 from calc.model import Block, ModelSpec, Role, Stack, Sublayer, Weight
 from calc.quantization import FORMATS
-from presets.gguf_header import GgufHeader, GgufTensor, Value, unreadable
-
-CHOOSE = "Give the config.json of the model that it was made from."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """How a GGUF architecture reads as a config: its model_type, that of its mixture-of-experts form, and its class."""
-
-    model_type: str
-    class_name: str
-    moe_type: str | None = None
-    moe_class: str | None = None
-    windowed: bool = False  # the metadata's sliding window is the family's own
-    states_bias: bool = True  # its config says whether projections have biases
-    head_dim_from_width: bool = (
-        True  # without key_length a head is width / heads; others have a default of their own
-    )
-
-
-FAMILIES: dict[str, Family] = {
-    "llama": Family(
-        model_type="llama",
-        class_name="LlamaForCausalLM",
-        moe_type="mixtral",
-        moe_class="MixtralForCausalLM",
-    ),
-    "mistral3": Family(model_type="mistral", class_name="MistralForCausalLM"),
-    "qwen2": Family(model_type="qwen2", class_name="Qwen2ForCausalLM", states_bias=False),
-    "qwen3": Family(model_type="qwen3", class_name="Qwen3ForCausalLM"),
-    "qwen3moe": Family(
-        model_type="qwen3_moe",
-        class_name="Qwen3MoeForCausalLM",
-        moe_type="qwen3_moe",
-        moe_class="Qwen3MoeForCausalLM",
-    ),
-    "gemma": Family(model_type="gemma", class_name="GemmaForCausalLM", head_dim_from_width=False),
-    "gemma2": Family(
-        model_type="gemma2", class_name="Gemma2ForCausalLM", windowed=True, head_dim_from_width=False
-    ),
-    "gemma3": Family(
-        model_type="gemma3_text", class_name="Gemma3ForCausalLM", windowed=True, head_dim_from_width=False
-    ),
-    "phi3": Family(model_type="phi3", class_name="Phi3ForCausalLM", windowed=True),
-    "granite": Family(model_type="granite", class_name="GraniteForCausalLM"),
-    "olmo2": Family(model_type="olmo2", class_name="Olmo2ForCausalLM"),
-    "smollm3": Family(model_type="smollm3", class_name="SmolLM3ForCausalLM"),
-    "seed_oss": Family(model_type="seed_oss", class_name="SeedOssForCausalLM"),
-    "arcee": Family(model_type="arcee", class_name="ArceeForCausalLM"),
-}
+from presets.gguf_families import CHOOSE, config_of
+from presets.gguf_header import GgufHeader, GgufTensor, unreadable
 
 # ggml type -> name in calc.quantization.FORMATS, where it is not the same in small letters.
 _FORMAT_NAMES = {"F32": "fp32", "F16": "fp16", "BF16": "bf16"}
 
 # Tensors that belong to no layer's mathematics: precomputed rotary frequencies and their long-context factors.
 _BESIDE = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+
+# Matrices that a file may hold in two tensors: MLA's up-projection of the latent, for keys and for values.
+_HALVES = {"self_attn.kv_b_proj": ("attn_k_b", "attn_v_b")}
 
 # Matrices that a file may hold fused, by the parts that an adapter lists apart.
 _FUSED = {
@@ -92,92 +46,8 @@ def spec_of(header: GgufHeader, tensors: Iterable[GgufTensor], *, model_id: str,
     Raises UnsupportedArchitecture for a family that is not mapped, SourceError where tensors and metadata disagree.
     """
     by_name = {tensor.name: tensor for tensor in tensors}
-    architecture = header.fields.get("general.architecture")
-    family = FAMILIES.get(architecture) if isinstance(architecture, str) else None
-    if family is None or not isinstance(architecture, str):
-        raise UnsupportedArchitecture(
-            "general.architecture",
-            architecture,
-            f"GGUF files are read for {', '.join(FAMILIES)}",
-            next_step=CHOOSE,
-        )
-    spec = parse(config_of(header, by_name, family, architecture), model_id=model_id)
-    return _Matching(by_name, architecture, file).applied_to(spec)
-
-
-def config_of(
-    header: GgufHeader, tensors: Mapping[str, GgufTensor], family: Family, architecture: str
-) -> dict[str, object]:
-    """The metadata as the fields of a config.json."""
-    metadata = _Metadata(header.fields, architecture)
-    n_heads = metadata.one("attention.head_count")
-    embeddings = tensors.get("token_embd.weight")
-    head_dim = metadata.one("attention.key_length")
-    if metadata.one("attention.value_length") not in (None, head_dim):
-        raise metadata.unsupported("attention.value_length", "it must equal attention.key_length")
-    if metadata.one("nextn_predict_layers"):
-        raise metadata.unsupported("nextn_predict_layers", "files with draft layers are not read")
-    config: dict[str, object] = {
-        "model_type": family.model_type,
-        "architectures": [family.class_name],
-        "hidden_size": metadata.one("embedding_length"),
-        "num_hidden_layers": metadata.one("block_count"),
-        "num_attention_heads": n_heads,
-        "num_key_value_heads": metadata.one("attention.head_count_kv") or n_heads,
-        "intermediate_size": metadata.one("feed_forward_length"),
-        "vocab_size": embeddings.shape[0] if embeddings else metadata.one("vocab_size"),
-        "max_position_embeddings": metadata.one("context_length"),
-        "tie_word_embeddings": "output.weight" not in tensors,
-        "torch_dtype": "float16",
-    }
-    if head_dim is None and not family.head_dim_from_width:
-        raise metadata.unsupported("attention.key_length", "this family must state it")
-    if head_dim is not None:
-        config["head_dim"] = head_dim
-    if family.states_bias:
-        config["attention_bias"] = "blk.0.attn_q.bias" in tensors
-        config["mlp_bias"] = "blk.0.ffn_up.bias" in tensors
-    if family.windowed:
-        config["sliding_window"] = metadata.one("attention.sliding_window")
-    if metadata.one("expert_count"):
-        config |= _experts(metadata, family)
-    return {field: value for field, value in config.items() if value is not None}
-
-
-def _experts(metadata: _Metadata, family: Family) -> dict[str, object]:
-    if family.moe_type is None:
-        raise metadata.unsupported("expert_count", "this family is known without experts only")
-    if metadata.one("expert_shared_count") or metadata.one("leading_dense_block_count"):
-        raise metadata.unsupported("expert_shared_count", "shared experts are not read from GGUF files")
-    n_experts = metadata.one("expert_count")
-    return {
-        "model_type": family.moe_type,
-        "architectures": [family.moe_class],
-        "num_experts" if family.moe_type != "mixtral" else "num_local_experts": n_experts,
-        "num_experts_per_tok": metadata.one("expert_used_count"),
-        "moe_intermediate_size": metadata.one("expert_feed_forward_length"),
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _Metadata:
-    """The fields under the architecture's own prefix."""
-
-    fields: Mapping[str, Value]
-    architecture: str
-
-    def one(self, name: str) -> Value | None:
-        """A field; one value where a list repeats it for every layer."""
-        value = self.fields.get(f"{self.architecture}.{name}")
-        if not isinstance(value, tuple):
-            return value
-        if len(set(value)) != 1:
-            raise self.unsupported(name, "layers of different sizes are not read from GGUF files")
-        return value[0]
-
-    def unsupported(self, name: str, why: str) -> UnsupportedArchitecture:
-        field = f"{self.architecture}.{name}"
-        return UnsupportedArchitecture(field, self.fields.get(field), why, next_step=CHOOSE)
+    spec = parse(config_of(header.fields, by_name), model_id=model_id)
+    return _Matching(by_name, str(header.fields["general.architecture"]), file).applied_to(spec)
 
 
 class _Matching:
@@ -223,22 +93,43 @@ class _Matching:
         return replace(block, sublayers=sublayers, norms=self._weights(block.norms, prefix))
 
     def _weights(self, weights: tuple[Weight, ...], prefix: str) -> tuple[Weight, ...]:
-        return tuple(self._weight(weight, prefix) for weight in weights)
+        return tuple(stored for weight in weights for stored in self._stored(weight, prefix))
 
-    def _weight(self, weight: Weight, prefix: str) -> Weight:
-        tensor = self._tensor_of(weight, prefix)
-        self.claimed[tensor.name] += prod(weight.shape)
+    def _stored(self, weight: Weight, prefix: str) -> tuple[Weight, ...]:
+        """`weight` in the format of its tensor; in two parts where the file keeps it in two."""
+        layer = prefix.rstrip(".").rpartition(".")[2]
+        halves = [self.tensors.get(f"blk.{layer}.{half}.weight") for half in _HALVES.get(weight.name, ())]
+        parts = [half for half in halves if half is not None]
+        if len(parts) < 2 or len(weight.shape) != 2:
+            tensor = self._tensor_of(weight, prefix)
+            return (replace(weight, stored=self._claim(tensor, weight.elements)),)
+        columns = weight.shape[1]
+        if sum(half.elements for half in parts) != weight.elements:
+            raise self._disagree(f"the two halves of {prefix}{weight.name} are not as large as it")
+        return tuple(
+            replace(
+                weight, shape=(half.elements // columns, columns), stored=self._claim(half, half.elements)
+            )
+            for half in parts
+        )
+
+    def _claim(self, tensor: GgufTensor, elements: int) -> str:
+        """The stored format of `tensor`, of which a weight wants `elements`."""
+        self.claimed[tensor.name] += elements
         stored = _FORMAT_NAMES.get(tensor.format, tensor.format.lower())
         if stored not in FORMATS:
             raise unreadable(
                 self.file, f"{tensor.name} is stored as {tensor.format}, which is not known here"
             )
-        return replace(weight, stored=stored)
+        return stored
 
     def _tensor_of(self, weight: Weight, prefix: str) -> GgufTensor:
         """The tensor that holds `weight`, alone or fused with others."""
-        module, bias = weight.name.removesuffix(".bias"), weight.name.endswith(".bias")
-        ending = ".bias" if bias else ".weight"
+        module, ending = weight.name, ".weight"
+        for bias in (".bias", "_bias"):
+            if module.endswith(bias):
+                module, ending = module.removesuffix(bias), ".bias"
+        module = module.replace("block_sparse_moe.", "mlp.")
         own = self.names.get(f"{prefix}{module}")
         fused = self.names.get(f"{prefix}{_FUSED.get(module, module)}")
         for name in (own, fused):

@@ -5,6 +5,7 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
 Q = GGMLQuantizationType
+EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts")
 
 
 def writer_of(path, architecture, config, n_tokens):
@@ -16,10 +17,14 @@ def writer_of(path, architecture, config, n_tokens):
     writer.add_embedding_length(config["hidden_size"])
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config.get("num_key_value_heads", config["num_attention_heads"]))
-    if config.get("head_dim"):
-        writer.add_key_length(config["head_dim"])
-        writer.add_value_length(config["head_dim"])
+    if architecture == "deepseek2":
+        add_latent_attention(writer, config)
+    else:
+        writer.add_head_count_kv(config.get("num_key_value_heads") or config["num_attention_heads"])
+        if config.get("head_dim"):
+            writer.add_key_length(config["head_dim"])
+            writer.add_value_length(config["head_dim"])
+    add_experts(writer, architecture, config)
     if config.get("sliding_window") and "qwen" not in architecture:
         writer.add_sliding_window(config["sliding_window"])
     writer.add_tokenizer_model("gpt2")
@@ -28,6 +33,41 @@ def writer_of(path, architecture, config, n_tokens):
     writer.add_token_types([1] * n_tokens)
     writer.add_chat_template("{% for message in messages %}{{ message }}{% endfor %}")
     return writer
+
+
+def add_latent_attention(writer, config):
+    """As the converter does for DeepSeek; `halves`: newer files, which state one KV head and the latent's widths."""
+    rope, nope, value = config["qk_rope_head_dim"], config["qk_nope_head_dim"], config["v_head_dim"]
+    writer.add_kv_lora_rank(config["kv_lora_rank"])
+    if config["q_lora_rank"]:
+        writer.add_q_lora_rank(config["q_lora_rank"])
+    writer.add_rope_dimension_count(rope)
+    if config["halves"]:
+        writer.add_head_count_kv(1)
+        writer.add_key_length(config["kv_lora_rank"] + rope)
+        writer.add_value_length(config["kv_lora_rank"])
+        writer.add_key_length_mla(nope + rope)
+        writer.add_value_length_mla(value)
+    else:
+        writer.add_head_count_kv(config["num_attention_heads"])
+        writer.add_key_length(nope + rope)
+        writer.add_value_length(value)
+    writer.add_leading_dense_block_count(config["first_k_dense_replace"])
+    writer.add_expert_shared_count(config["n_shared_experts"])
+
+
+def add_experts(writer, architecture, config):
+    n_experts = next((config[key] for key in EXPERT_COUNTS if config.get(key)), None)
+    if n_experts is None:
+        return
+    writer.add_expert_count(n_experts)
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    if config.get("moe_intermediate_size"):
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if config.get("shared_expert_intermediate_size"):
+        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+    if architecture == "gpt-oss":
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
 
 
 def bytes_of(shape, kind):

@@ -14,7 +14,7 @@ from calc.memory.kv import kv_bytes_per_token, windows
 from calc.model import Role
 from calc.parameters import count_parameters
 from calc.quantization import stored_bytes
-from calc.units import MIB
+from calc.units import GIB, MIB
 from presets import gguf_file, models
 from presets.sources import SourceKind, read
 
@@ -43,7 +43,85 @@ GENERIC = {
     "max_position_embeddings": 8192,
     "pad_token_id": 0,
 }
-ARCHITECTURE = {"mistral": "llama"}
+EXPERTS = {"num_experts_per_tok": 4, "moe_intermediate_size": 512}
+LATENT = {
+    "kv_lora_rank": 512,
+    "q_lora_rank": None,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+    "n_routed_experts": 16,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+}
+FAMILIES |= {
+    "mixtral": {
+        "model_type": "mixtral",
+        "num_key_value_heads": 2,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+    "qwen2moe": EXPERTS
+    | {
+        "model_type": "qwen2_moe",
+        "num_key_value_heads": 4,
+        "num_experts": 16,
+        "shared_expert_intermediate_size": 1024,
+    },
+    "qwen3moe": EXPERTS
+    | {"model_type": "qwen3_moe", "num_key_value_heads": 4, "num_experts": 16, "head_dim": 128},
+    "olmoe": {"model_type": "olmoe", "num_key_value_heads": 4, "num_experts": 16, "num_experts_per_tok": 8},
+    "gpt-oss": {
+        "model_type": "gpt_oss",
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "num_local_experts": 16,
+        "num_experts_per_tok": 4,
+        "sliding_window": 128,
+    },
+    "cohere2": {"model_type": "cohere2", "num_key_value_heads": 2, "sliding_window": 4096},
+    "deepseek-v2": EXPERTS | LATENT | {"model_type": "deepseek_v2", "halves": False},
+    "deepseek-v3": EXPERTS | LATENT | {"model_type": "deepseek_v3", "halves": True, "q_lora_rank": 768},
+}
+FAMILIES |= {
+    "command-r": {"model_type": "cohere", "num_key_value_heads": 2},
+    "glm4": {"model_type": "glm4", "num_key_value_heads": 2, "head_dim": 128},
+    "exaone4": {"model_type": "exaone4", "num_key_value_heads": 2, "sliding_window": 4096},
+    "hunyuan-dense": {"model_type": "hunyuan_v1_dense", "num_key_value_heads": 2, "head_dim": 128},
+    "ernie4_5": {"model_type": "ernie4_5", "num_key_value_heads": 2, "head_dim": 128},
+    "starcoder2": {"model_type": "starcoder2", "num_key_value_heads": 2},
+    "stablelm": {"model_type": "stablelm", "num_key_value_heads": 2},
+    "nemotron": {"model_type": "nemotron", "num_key_value_heads": 2},
+    "minimax-m2": {
+        "model_type": "minimax_m2",
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 4,
+    },
+}
+ARCHITECTURE = {
+    "mistral": "llama",
+    "mixtral": "llama",
+    "deepseek-v2": "deepseek2",
+    "deepseek-v3": "deepseek2",
+}
+
+
+def in_files(name, shape, config):
+    """(name, shape) of what llama.cpp's converter writes for one of transformers' tensors."""
+    stem, _, last = name.rpartition(".")
+    name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+    if last in ("gate_up_proj", "gate_up_proj_bias") and stem.endswith("experts"):
+        ending = "bias" if last.endswith("bias") else "weight"
+        inner = config.get("moe_intermediate_size") or config["intermediate_size"]
+        shape = (shape[0], inner) if ending == "bias" else (shape[0], inner, config["hidden_size"])
+        return [(f"{stem}.{half}.{ending}", shape) for half in ("gate_proj", "up_proj")]
+    if name.endswith("kv_b_proj.weight") and config["halves"]:
+        layer, n_heads, rank = name.removesuffix("kv_b_proj.weight"), config["num_attention_heads"], shape[1]
+        keys, values = (n_heads, rank, config["qk_nope_head_dim"]), (n_heads, config["v_head_dim"], rank)
+        return [(f"{layer}k_b_proj.weight", keys), (f"{layer}v_b_proj.weight", values)]
+    return [({"down_proj_bias": f"{stem}.down_proj.bias"}.get(last, name), shape)]
 
 
 def as_transformers_builds(config, architecture):
@@ -51,19 +129,26 @@ def as_transformers_builds(config, architecture):
     torch = pytest.importorskip("torch")
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    fields = {key: value for key, value in config.items() if key not in ("torch_dtype", "architectures")}
+    fields = {
+        key: value for key, value in config.items() if key not in ("torch_dtype", "architectures", "halves")
+    }
     built = AutoConfig.for_model(**fields)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(built)
-    names = gguf.get_tensor_name_map(
-        next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture),
-        built.num_hidden_layers,
-    )
+    number = next(number for number, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    names = gguf.get_tensor_name_map(number, built.num_hidden_layers)
     tensors = {}
-    for name, parameter in model.named_parameters():
-        target = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        assert target is not None, name
-        tensors[target] = (tuple(parameter.shape), Q.F32 if parameter.ndim == 1 else Q.Q8_0)
+    stored = [
+        *model.named_parameters(),
+        *((n, b) for n, b in model.named_buffers() if n.endswith("correction_bias")),
+    ]
+    for name, parameter in stored:
+        for part, shape in in_files(name, tuple(parameter.shape), config):
+            target = names.get_name(part, try_suffixes=(".weight", ".bias"))
+            assert target is not None, part
+            target = target if target.endswith((".weight", ".bias")) else f"{target}.weight"
+            plain = parameter.ndim == 1 or part.endswith(".bias") or shape[-1] % 32
+            tensors[target] = (shape, Q.F32 if plain else Q.Q8_0)
     return tensors, built, model
 
 
@@ -71,23 +156,52 @@ def as_transformers_builds(config, architecture):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_has_the_parameters_that_transformers_builds(tmp_path, family):
     architecture = ARCHITECTURE.get(family, family)
-    tensors, built, model = as_transformers_builds(GENERIC | FAMILIES[family], architecture)
-    fields = {
-        name: getattr(built, name, None)
-        for name in (*GENERIC, "num_key_value_heads", "head_dim", "sliding_window")
+    stated = GENERIC | FAMILIES[family]
+    tensors, built, model = as_transformers_builds(stated, architecture)
+    fields = stated | {
+        name: getattr(built, name, None) for name in (*GENERIC, "num_key_value_heads", "head_dim")
     }
     source = read(str(write_header(tmp_path / "m.gguf", architecture, fields, tensors)))
     assert count_parameters(source.spec).total == sum(parameter.numel() for parameter in model.parameters())
+    assert stored_bytes(source.spec).stored == source.checkpoint.stored_bytes
+    assert source.kind is SourceKind.GGUF_FILE
+    check_cache(source.spec, built, family)
+
+
+def check_cache(spec, built, family):
+    """KV bytes in 16 bit by the model class's own layer types and head sizes."""
     head_dim = getattr(built, "head_dim", None) or built.hidden_size // built.num_attention_heads
     every = "sliding_attention" if family == "phi3" else "full_attention"  # Phi-3 states no layer types
     layers = getattr(built, "layer_types", None) or [every] * built.num_hidden_layers
-    per_layer = 2 * built.num_key_value_heads * head_dim * 2  # K and V in 16 bit
-    assert kv_bytes_per_token(source.spec) == layers.count("full_attention") * per_layer
+    per_layer = 2 * built.num_key_value_heads * head_dim * 2
+    if family.startswith("deepseek"):
+        per_layer = (built.kv_lora_rank + built.qk_rope_head_dim) * 2
+    assert kv_bytes_per_token(spec) == layers.count("full_attention") * per_layer
     windowed = layers.count("sliding_attention")
     in_windows = [(windowed, built.sliding_window, windowed * per_layer)] if windowed else []
-    assert [(w.layers, w.window, w.bytes_per_token) for w in windows(source.spec)] == in_windows
+    assert [(w.layers, w.window, w.bytes_per_token) for w in windows(spec)] == in_windows
+
+
+@pytest.mark.torch
+@pytest.mark.reference
+def test_gpt_oss_has_the_tensors_and_bytes_that_llama_cpp_logs(tmp_path, cases, reference):
+    (log,) = [row for row in csv.DictReader((cases / "engine_logs.csv").open()) if row["case_id"] == "L028"]
+    assert "file size 59.02 GiB (4.34 BPW); 433 f32 + 146 q8_0 + 108 mxfp4 tensors" in log["notes"]
+    config = json.loads((reference / "configs" / "openai__gpt-oss-120b.json").read_text())
+    config.pop("quantization_config", None)
+    tensors, built, _ = as_transformers_builds(config, "gpt-oss")
+    for name, (shape, kind) in tensors.items():
+        if "_exps.weight" in name:
+            tensors[name] = (shape, Q.MXFP4)
+        elif "ffn_gate_inp" in name or kind is Q.F32:
+            tensors[name] = (shape, Q.F32)
+    fields = config | {"head_dim": built.head_dim}
+    source = read(str(write_header(tmp_path / "m.gguf", "gpt-oss", fields, tensors)))
+    kinds = [kind for _, kind in tensors.values()]
+    assert [kinds.count(kind) for kind in (Q.F32, Q.Q8_0, Q.MXFP4)] == [433, 146, 108]
+    assert round(source.checkpoint.stored_bytes / GIB, 2) == 59.02
+    assert round(8 * source.checkpoint.stored_bytes / count_parameters(source.spec).total, 2) == 4.34
     assert stored_bytes(source.spec).stored == source.checkpoint.stored_bytes
-    assert source.kind is SourceKind.GGUF_FILE
 
 
 @pytest.mark.parametrize("preset", ["meta-llama/Meta-Llama-3.1-8B", "meta-llama/Llama-2-7b-hf"])
