@@ -102,6 +102,25 @@ def _formats() -> dict[str, StoredFormat]:
             activations="fp8",
             source="DeepSeek-V3: weight_scale_inv, fp32 per 128 x 128",
         ),
+        StoredFormat(
+            name="fp8-block-bf16",
+            bits=8,
+            block=(128, 128),
+            block_bytes=2,
+            activations="fp8",
+            source=_CT,
+        ),
+        StoredFormat(
+            name="fp8-block-e8m0",
+            bits=8,
+            block=(128, 128),
+            block_bytes=1,
+            activations="fp8",
+            source="DeepSeek-V4: one-byte power-of-two scale per 128 x 128",
+        ),
+        StoredFormat(
+            name="fp8-row", bits=8, row_bytes=4, activations="fp8", source="FBGEMM: fp32 scale per output row"
+        ),
         StoredFormat(name="int8", bits=8, row_bytes=2, activations="int8", source=_CT),
         StoredFormat(name="int8-weight", bits=8, row_bytes=2, source=_CT),
         StoredFormat(

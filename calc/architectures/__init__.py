@@ -26,12 +26,12 @@ from calc.architectures import (
     uneven,
     zamba2,
 )
+from calc.architectures.checkpoint import stored_as_published
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.family import Family
 from calc.architectures.unread import refuse_unread
 from calc.errors import InputError, UnsupportedArchitecture
 from calc.model import ModelSpec
-from calc.stored_formats import stored_as_published
 
 ADAPTERS: Final[tuple[Family, ...]] = (
     *dense_llama.FAMILIES,
@@ -64,13 +64,15 @@ def known_model_types() -> tuple[str, ...]:
     return tuple(sorted(_BY_MODEL_TYPE))
 
 
-def parse(config: Mapping[str, object], *, model_id: str) -> ModelSpec:
-    """The spec of a model from its config.json.
+def parse(
+    config: Mapping[str, object], *, model_id: str, hf_quant_config: Mapping[str, object] | None = None
+) -> ModelSpec:
+    """The spec of a model from its config.json, and from the hf_quant_config.json that ModelOpt checkpoints add.
 
     Raises InputError for a field that cannot be used, and UnsupportedArchitecture for a model_type, a value or a
     structural field that is not understood: nothing is guessed.
     """
-    return parse_reader(read_config(config, model_id=model_id))
+    return parse_reader(read_config(config, model_id=model_id), hf_quant_config)
 
 
 def read_config(config: Mapping[str, object], *, model_id: str) -> ConfigReader:
@@ -80,11 +82,11 @@ def read_config(config: Mapping[str, object], *, model_id: str) -> ConfigReader:
     return ConfigReader(config, model_id=model_id)
 
 
-def parse_reader(reader: ConfigReader) -> ModelSpec:
+def parse_reader(reader: ConfigReader, hf_quant_config: Mapping[str, object] | None = None) -> ModelSpec:
     """As `parse`, on a reader whose record of fields the caller wants to see."""
     spec = find_family(reader).parse(reader)
     refuse_unread(reader)
-    return stored_as_published(spec, reader)
+    return stored_as_published(spec, reader, hf_quant_config)
 
 
 def find_family(reader: ConfigReader) -> Family:

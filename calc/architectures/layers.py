@@ -132,6 +132,7 @@ def mixture(
                 name=f"{prefix}.{router}.e_score_correction_bias",
                 shape=(n_experts,),
                 part=Part.ROUTER,
+                stored="fp32",
                 buffer=correction == "buffer",
             ),
         )

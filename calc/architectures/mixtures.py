@@ -163,8 +163,10 @@ def every_layer(config: ConfigReader, recipe: Recipe) -> ModelSpec:
         correction = "buffer" if config.bool("use_routing_bias", default=True) else ""
         if any(kind != 1 for kind in config.ints("attn_type_list") or ()):
             raise config.unsupported("attn_type_list", "MiniMax-M2 has softmax attention (1) on every layer")
-        config.bool("use_mtp", default=False)
-        config.int("mtp_transformer_layers", default=1, high=1)
+        for unused in ("use_mtp", "mtp_transformer_layers", "num_mtp_modules"):
+            config.raw(
+                unused
+            )  # the published checkpoints carry no prediction layers (230 GB of fp8 without them)
     shared = config.int("shared_intermediate_size", default=0, low=0)
     if shared and "granitemoeshared" not in recipe.model_types:
         raise config.unsupported("shared_intermediate_size", "this family has no shared expert")
@@ -182,9 +184,8 @@ def every_layer(config: ConfigReader, recipe: Recipe) -> ModelSpec:
         shared="shared_mlp",
     )
     spec_layers = [layer] * config.layers()
-    stacks = draft_stack(config, recipe, layer, width) if recipe is MINIMAX_M2 else ()
     head_bias = recipe is PHIMOE and config.bool("lm_head_bias", default=False)
-    return decoder(config, recipe, spec_layers, stacks=stacks, head_bias=head_bias)
+    return decoder(config, recipe, spec_layers, head_bias=head_bias)
 
 
 def sparse_layers(config: ConfigReader, layers: int) -> list[bool]:
