@@ -102,7 +102,7 @@ RATIO_EXCEPTIONS = {
     "l40s": {"int4": 2},  # the datasheet lists INT4 equal to INT8
     "b300-sxm-288gb": {"int8": 0.068, "fp4": 6},  # INT8 almost removed, FP4 widened
     "gb300-gpu": {"int8": 0.066, "fp4": 6},
-    "dgx-spark-gb10": {"fp4": 5.26},  # FP4 from the vendor's headline, 16 bit assumed
+    "dgx-spark-gb10": {"fp8": 1.2, "fp4": 3.33},  # FP4 from the vendor's headline, the others assumed
     "mi210": {"int8": 1, "int4": 1},  # CDNA2: INT8 at the FP16 rate
     "mi250": {"int8": 1, "int4": 1},
     "mi250x": {"int8": 1, "int4": 1},
