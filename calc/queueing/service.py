@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from math import exp, log, pi, sqrt
+from math import erfc, exp, log, pi, sqrt
 from typing import Any
 
 import numpy as np
 
 from calc.arrays import not_negative, positive_finite
 from calc.errors import InputError
+from calc.queueing.laplace import inverted
+
+_erfc = np.vectorize(erfc, otypes=[float])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,14 @@ class Service(ABC):
     def transform(self, s: Any) -> Any:
         """E[e^(-s·S)] for an array of complex s with a positive real part."""
 
+    def tail(self, t_s: Any) -> Any:
+        """P(S > t) for an array of t: by inverting the transform, unless a kind of service knows better."""
+        flat = np.atleast_1d(np.asarray(t_s, dtype=float)).ravel()
+        values = [
+            inverted(lambda s: (1.0 - self.transform(s)) / s, t) if t > 0 else 1.0 for t in flat.tolist()
+        ]
+        return np.clip(values, 0.0, 1.0).reshape(np.shape(t_s))
+
     @property
     def second_moment_s2(self) -> float:
         """E[S²]."""
@@ -48,6 +59,9 @@ class FixedService(Service):
     def transform(self, s: Any) -> Any:
         return np.exp(-s * self.mean_s)
 
+    def tail(self, t_s: Any) -> Any:
+        return (np.asarray(t_s) < self.mean_s).astype(float)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialService(Service):
@@ -59,6 +73,9 @@ class ExponentialService(Service):
 
     def transform(self, s: Any) -> Any:
         return 1.0 / (1.0 + s * self.mean_s)
+
+    def tail(self, t_s: Any) -> Any:
+        return np.exp(-np.maximum(t_s, 0.0) / self.mean_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +126,12 @@ class HyperexponentialService(Service):
             total = total + part * rate / (rate + s)
         return total
 
+    def tail(self, t_s: Any) -> Any:
+        total: Any = 0.0
+        for part in (self.short_share, 1.0 - self.short_share):
+            total = total + part * np.exp(-2.0 * part / self.mean_s * np.maximum(t_s, 0.0))
+        return total
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LognormalService(Service):
@@ -131,6 +154,12 @@ class LognormalService(Service):
         density = np.exp(-0.5 * z**2) / sqrt(2.0 * pi) * (z[1] - z[0])
         times = self.mean_s * exp(-0.5 * spread**2) * np.exp(spread * z)
         return np.exp(-np.multiply.outer(np.asarray(s), times)) @ density
+
+    def tail(self, t_s: Any) -> Any:
+        spread = sqrt(log(1.0 + self.variation))
+        at = np.maximum(np.asarray(t_s, dtype=float), self.mean_s * 1e-30)
+        z = (np.log(at / self.mean_s) + 0.5 * spread**2) / spread
+        return 0.5 * _erfc(z / sqrt(2.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,3 +194,7 @@ class ObservedService(Service):
 
     def transform(self, s: Any) -> Any:
         return np.exp(-np.multiply.outer(np.asarray(s), np.asarray(self.times_s))) @ np.asarray(self.weights)
+
+    def tail(self, t_s: Any) -> Any:
+        above = np.append(np.cumsum(self.weights[::-1])[::-1], 0.0)
+        return above[np.searchsorted(self.times_s, t_s, side="right")]

@@ -7,6 +7,7 @@ line. The number in the system is a birth-death chain; the time of one request i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, log
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ import numpy as np
 from calc.arrays import positive_finite
 from calc.errors import InputError
 from calc.queueing.base import Queue, check_percentile, quantile
+from calc.queueing.service import Service
 
 FORGOTTEN = 1e-12  # chance of larger numbers in the system that the chain leaves out
 MAX_STATES = 60_000
@@ -41,7 +43,7 @@ class LoadDependentSharing(Queue):
 
     `completions_per_s[n-1]` is the total rate with n running; past its end the last rate stays. `slots` None: all run.
     Means are exact for exponential sizes, and for any sizes when nobody has to wait (symmetric queues are insensitive);
-    quantiles are for exponential sizes.
+    quantiles are exact for exponential sizes and near for others.
 
     Source: Cohen 1979 (Acta Informatica 12) for generalised processor sharing; Zhang and Zwart 2008 (Queueing Systems
     60) for limited sharing; Grassmann 1977 (Computers and Operations Research 4) for uniformisation. Ignores: bursts,
@@ -169,17 +171,43 @@ class LoadDependentSharing(Queue):
         positive_finite(relative_size=relative_size)
         return inf if self.saturated else relative_size * self.mean_running / self.arrivals_per_s
 
-    def time_quantile_s(self, percentile: float) -> float:
+    def time_quantile_s(self, percentile: float, *, sizes: Service | None = None) -> float:
         """The time that `percentile` per cent of requests do not exceed; infinite when saturated."""
-        return self.time_quantiles_s((percentile,))[0]
+        return self.time_quantiles_s((percentile,), sizes=sizes)[0]
 
-    def time_quantiles_s(self, percentiles: tuple[float, ...]) -> tuple[float, ...]:
-        """Several percentiles for one walk through the chain."""
+    def time_quantiles_s(
+        self, percentiles: tuple[float, ...], *, sizes: Service | None = None
+    ) -> tuple[float, ...]:
+        """Several percentiles of the time in the system.
+
+        `sizes` None: exponential, exact. Otherwise sizes vary as this distribution does (only its shape counts), and
+        the load that a request finds is taken to last for its stay, and a wait in line to scale by (1 + c²)/2 as
+        Pollaczek and Khinchine have it. Near where the batch is large and changes little meanwhile, as in decoding: within
+        6% of simulation in the tests, p99 included.
+        """
         shares = [check_percentile(p) for p in percentiles]
         if self.saturated:
             return tuple(inf for _ in shares)
-        tail = _FollowedRequest(self, remaining=REMAINING * (1.0 - max(shares))).time_tail
+        tail = (
+            _FollowedRequest(self, remaining=REMAINING * (1.0 - max(shares))).time_tail
+            if sizes is None
+            else self._tail_at_found_load(sizes)
+        )
         return tuple(quantile(tail, each, scale=self.mean_time_s, precision=1e-9) for each in shares)
+
+    def _tail_at_found_load(self, sizes: Service) -> Callable[[float], float]:
+        """P(time > t) when the load found on arrival lasts: a wait for the line, then the size at that load's pace."""
+        chances = self.numbers()
+        found = np.arange(chances.size)
+        unevenness = (1.0 + sizes.scv) / 2.0
+        wait_s = unevenness * (found + 1 - self.running(found + 1)) / self.full_rate_per_s
+        pace_s = self.running(found + 1) / self.rate(found + 1)  # of a request of mean size
+
+        def tail(t_s: float) -> float:
+            relative = np.maximum(t_s - wait_s, 0.0) / pace_s
+            return float(chances @ np.where(t_s > wait_s, sizes.tail(relative * sizes.mean_s), 1.0))
+
+        return tail
 
 
 class _FollowedRequest:

@@ -18,7 +18,9 @@ from calc.queueing import (
     MM1,
     AffineStep,
     BulkService,
+    FixedService,
     LoadDependentSharing,
+    LognormalService,
     MMc,
     Spread,
     affine_decode_load,
@@ -137,6 +139,31 @@ def test_means_do_not_depend_on_the_kind_of_sizes_when_nobody_waits():
     ).times_s[2000:]
     assert times.mean() == pytest.approx(queue.mean_time_s, rel=0.03)
     assert queue.mean_running_s(2.0) == pytest.approx(2 * queue.mean_time_s)
+
+
+@pytest.mark.parametrize("slots", [None, 44])
+@pytest.mark.parametrize(
+    "sizes",
+    [FixedService(mean_s=1.0), LognormalService(mean_s=1.0, variation=0.42)],
+    ids=["fixed", "lognormal"],
+)
+def test_percentiles_of_other_sizes_agree_with_simulation(slots, sizes):
+    """Lognormal with the variation of outputs in the Azure conversation trace (0.65 squared)."""
+    rng = np.random.default_rng(0)
+    drawn = np.ones(40_000)
+    if sizes.scv:
+        spread = np.sqrt(np.log(1 + sizes.scv))
+        drawn = rng.lognormal(-(spread**2) / 2, spread, 40_000)
+    queue = LoadDependentSharing.of_decode(**DECODE, slots=slots)
+    run = simulate_sharing(
+        gaps_s=rng.exponential(1 / DECODE["arrivals_per_s"], 40_000),
+        sizes=drawn,
+        rate_per_s=rates_of(queue),
+        slots=slots,
+    )
+    percentiles = (50, 90, 99)
+    for percentile, found in zip(percentiles, queue.time_quantiles_s(percentiles, sizes=sizes), strict=True):
+        assert found == pytest.approx(np.percentile(run.times_s[2000:], percentile), rel=0.06)
 
 
 def test_a_saturated_batch_has_no_latency_but_names_its_capacity():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate
+from scipy import integrate, stats
 from scipy.linalg import expm
 
 from calc.errors import InputError
@@ -158,6 +158,32 @@ def test_transforms_hold_their_moments(service):
     second = (service.transform(np.array([2 * h]))[0] - 2 * service.transform(np.array([h]))[0] + 1) / h**2
     assert first == pytest.approx(0.4, rel=1e-3)
     assert second == pytest.approx(service.second_moment_s2, rel=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("service", "law"),
+    [
+        (ExponentialService(mean_s=0.4), stats.expon(scale=0.4)),
+        (GammaService(mean_s=0.4, variation=0.3), stats.gamma(1 / 0.3, scale=0.12)),
+        (
+            LognormalService(mean_s=0.4, variation=0.8),
+            stats.lognorm(np.sqrt(np.log(1.8)), scale=0.4 / np.sqrt(1.8)),
+        ),
+        (ObservedService.of([0.1, 0.7, 0.7]), stats.rv_discrete(values=([1, 7], [1 / 3, 2 / 3]))),
+        (FixedService(mean_s=0.4), stats.rv_discrete(values=([4], [1.0]))),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_service_tails_are_scipy_s(service, law):
+    times = np.array([0.02, 0.1, 0.35, 0.4, 0.7, 2.5])
+    scale = 10 if isinstance(law, stats.rv_discrete) else 1
+    assert service.tail(times) == pytest.approx(law.sf(times * scale), abs=1e-7)
+
+
+def test_balanced_hyperexponential_tail_integrates_to_its_mean():
+    service = HyperexponentialService(mean_s=0.4, variation=3.0)
+    assert integrate.quad(service.tail, 0, 40)[0] == pytest.approx(0.4)
+    assert 2 * integrate.quad(lambda t: t * service.tail(t), 0, 60)[0] == pytest.approx(0.16 * 4)
 
 
 @settings(deadline=None, max_examples=50)
