@@ -79,7 +79,13 @@ MODEL_MORE = (
     ),
 )
 HARDWARE = (
-    Control(parameter="gpu", label="Accelerator", kind="choice", options=accelerators.all_ids),
+    Control(
+        parameter="gpu",
+        label="Accelerator",
+        kind="open choice",
+        options=accelerators.all_ids,
+        help="From the catalogue, or typed: a name, a MIG slice (h100:3g.40gb), or local for this machine's own.",
+    ),
     Control(
         parameter="tp",
         label="GPUs per replica (tensor parallel)",

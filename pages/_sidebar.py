@@ -13,6 +13,7 @@ import streamlit as st
 from calc.scenario import Scenario, Traffic, from_query
 from pages import _controls as table
 from pages._controls import CONFIG_KEY, DEFAULT, GPU_JSON_KEY, Control, read_controls, widget_value
+from pages._own_hardware import GPU_KEY, draw_own_hardware, forget_carried
 
 SCENARIO_KEY = "_scenario"
 PROBLEMS_KEY = "_link_problems"
@@ -48,6 +49,7 @@ def draw_sidebar() -> None:
             _draw(*table.MODEL_MORE)
         st.subheader("Hardware")
         _draw(*table.HARDWARE)
+        draw_own_hardware()
         with st.expander("More: layout, engine, price"):
             _draw(*table.HARDWARE_MORE)
         st.subheader("Workload")
@@ -104,7 +106,12 @@ def _choice(control: Control, default: str, *, others: bool = False) -> None:
     if default not in options:
         options = (default, *options)
     st.selectbox(
-        control.label, options, index=options.index(default), accept_new_options=others, **_common(control)
+        control.label,
+        options,
+        index=options.index(default),
+        accept_new_options=others,
+        on_change=forget_carried if control.parameter == GPU_KEY else None,
+        **_common(control),
     )
 
 
