@@ -31,7 +31,7 @@ DISAGREEMENT = 0.01  # stored bytes of checkpoint and config further apart than 
 
 # safetensors' names of the formats in which unquantised weights are stored, as a config states them.
 _TORCH_DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
-_WITHOUT_NETWORK = (SourceFault.OFFLINE, SourceFault.TIMEOUT, SourceFault.NOT_FOUND)
+_HELPED_BY_BUNDLED = (SourceFault.OFFLINE, SourceFault.TIMEOUT, SourceFault.NOT_FOUND, SourceFault.GATED)
 
 
 class SourceKind(StrEnum):
@@ -177,7 +177,7 @@ def _hub_gguf(reference: HubReference, token: str | None) -> ModelSource:
 
 def _with_suggestions(error: SourceError, repo_id: str) -> SourceError:
     """The same error, naming bundled models of a similar name where they would help."""
-    similar = nearest(repo_id, models.preset_ids()) if error.fault in _WITHOUT_NETWORK else ()
+    similar = nearest(repo_id, models.preset_ids()) if error.fault in _HELPED_BY_BUNDLED else ()
     if not similar:
         return error
     step = f"Bundled models with a similar name: {', '.join(similar)}."

@@ -316,7 +316,10 @@ def _lfm2_intermediate(config: ConfigReader) -> int:
     intermediate = config.int("block_ff_dim", "intermediate_size")
     if not config.bool("block_auto_adjust_ff_dim", default=True):
         return intermediate
-    adjusted = int(config.float("block_ffn_dim_multiplier", default=1.0) * int(2 * intermediate / 3))
+    multiplier = config.float("block_ffn_dim_multiplier", default=1.0)
+    if not 0 < multiplier <= 64:
+        raise config.unsupported("block_ffn_dim_multiplier", "it must be positive and at most 64")
+    adjusted = int(multiplier * int(2 * intermediate / 3))
     multiple = config.int("block_multiple_of", default=256)
     return multiple * max(-(-adjusted // multiple), 1)
 

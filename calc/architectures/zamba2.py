@@ -63,7 +63,7 @@ def _mixer(config: ConfigReader, width: int) -> Mixer:
     n_heads = config.optional_int("n_mamba_heads")
     if n_heads is None:
         n_heads = inner // (head_dim or 64)
-    if inner % n_heads or (head_dim is not None and n_heads * head_dim != inner):
+    if n_heads < 1 or inner % n_heads or (head_dim is not None and n_heads * head_dim != inner):
         raise config.unsupported("mamba_headdim", f"the heads must fill the expanded width {inner}")
     return mamba2(
         width=width,

@@ -1,8 +1,11 @@
+import copy
 import json
+import random
 
 import pytest
 
-from calc.errors import InputError, UnsupportedArchitecture
+from calc.errors import InputError, RidgebeamError, UnsupportedArchitecture
+from presets import models
 from presets.config_text import MAX_CONFIG_BYTES, check_is_model_config, parse_config
 from presets.sources import SourceKind, read, read_config_text
 
@@ -117,3 +120,42 @@ def test_pasted_text_is_read_where_an_id_is_expected():
     assert source.kind is SourceKind.CONFIG_TEXT
     assert source.id == "pasted config"
     assert source.spec.model_type == "qwen3"
+
+
+ODD_VALUES = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    1e9,
+    1e308,
+    -0.5,
+    "",
+    "x",
+    "32",
+    [],
+    {},
+    [None],
+    {"a": 1},
+    2**70,
+    [[]],
+    "NaN",
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_damage_to_a_real_config_escapes_as_another_error(seed):
+    chance = random.Random(seed)
+    configs = [config for name in models.preset_ids() if (config := models.config_of(name)) is not None]
+    survived = 0
+    for _ in range(250):
+        config = copy.deepcopy(chance.choice(configs))
+        for field in chance.sample(sorted(config), chance.randint(1, 3)):
+            config[field] = copy.deepcopy(chance.choice(ODD_VALUES))
+        try:
+            source = read_config_text(json.dumps(config))
+        except RidgebeamError:
+            continue
+        survived += source.spec.vocab_size > 0
+    assert 0 < survived < 250

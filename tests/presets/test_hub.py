@@ -1,6 +1,7 @@
 """Models read from a hub on loopback through the real client: what is fetched, what is exact, what is cached."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -210,6 +211,19 @@ def test_failures_are_not_cached(qwen):
         read("me/My-Model")
     qwen.fault = ""
     assert read("me/My-Model").spec.model_type == "qwen3"
+
+
+def test_many_readers_at_once_get_the_same_model(hub_server):
+    for number in range(5):
+        repo = hub_server.add(f"me/model-{number}")
+        repo.put("config.json", QWEN3 | {"num_hidden_layers": number + 1}).put(
+            "model.safetensors", single(TENSORS)
+        )
+    wanted = [number % 5 for number in range(60)]
+    with ThreadPoolExecutor(8) as pool:
+        sources = list(pool.map(lambda number: read(f"me/model-{number}"), wanted))
+    assert [source.spec.stacks[0].n_layers for source in sources] == [number + 1 for number in wanted]
+    assert {source.checkpoint.stored_bytes for source in sources} == {STORED}
 
 
 @pytest.mark.reference

@@ -168,6 +168,11 @@ def test_an_id_that_is_not_there_suggests_bundled_ones(hub_server):
     assert "Bundled models with a similar name: Qwen/Qwen3-0.6B" in error.next_step
 
 
+def test_a_gated_model_suggests_bundled_ones_of_its_name(hub_server):
+    hub_server.add("meta-llama/Llama-3.3-70B-Instruct-X", gated=True).put("config.json", QWEN3)
+    assert "meta-llama/Llama-3.3-70B-Instruct" in failure("meta-llama/Llama-3.3-70B-Instruct-X").next_step
+
+
 def test_without_network_the_message_says_so_and_offers_what_needs_none(hub_server, monkeypatch):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
