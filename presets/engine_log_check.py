@@ -18,14 +18,16 @@ from calc.architectures import parse
 from calc.errors import RidgebeamError
 from calc.layout import Layout
 from calc.memory.engines import Engine, EngineSettings, Ledger, LineKind, RankLedger, ledger
+from calc.memory.engines.versions import release
 from calc.model import Attention, Block, LatentAttention, ModelSpec, Role, Run, Stack
-from calc.quantization import stored_bytes
+from calc.quantization import stored_bytes, weight_bytes
 from calc.units import GIB
 from presets.engine_log_cards import card_is_described, card_of, named_card
 from presets.engine_logs import EngineLog, flag_number, is_legacy, readings, release_of, shapes
 
+CONSUMED_SINCE = (0, 28, 0)
 HALF_DIGIT_BYTES = 0.005 * GIB  # logs print two decimals of GiB
-LAYER_TEXT = {"first 24": 24, "first 32": 32}
+LAYER_TEXT = {"first 24": 24, "first 32": 32, "first 48": 48}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,8 @@ def named_spec(name: str, configs: Path) -> ModelSpec:
     base = json.loads((configs / f"{shape['base']}.json").read_text(encoding="utf-8"))
     for key in shape.get("drop", ()):
         base.pop(key, None)
+    for key in shape.get("drop_text", ()):
+        base["text_config"].pop(key, None)
     base.update(_cut(base, shape.get("fields", {})))
     for section, fields in (("text_config", shape.get("text")), ("vision_config", shape.get("vision"))):
         if fields:
@@ -288,18 +292,33 @@ def ledger_of(log: EngineLog, configs: Path) -> Ledger | str:
         return f"refused: {error.message}"
 
 
+def hidden_flag(log: EngineLog) -> str | None:
+    """What a log does not show although the activation peak depends on it, or None."""
+    reading = readings().get(log.case_id)
+    return reading.hidden if reading is not None and reading.hidden else None
+
+
 def _printing_rank(result: Ledger) -> RankLedger:
     """The rank whose terms a log shows: the first stage."""
     return min(result.ranks, key=lambda rank: rank.label)
 
 
 def check_weights(log: EngineLog, configs: Path) -> RowResult:
-    """Weights per GPU against what the engine says that loading took."""
-    if log.weights_bytes is None:
+    """Weights per GPU against what the engine says that loading took.
+
+    Some logs are known only through a published error of the checkpoint's stored bytes against what was loaded; the
+    loaded figure is then the stored bytes over one plus that error, known to 0.005%.
+    """
+    if log.weights_bytes is None and log.stored_error is None:
         return RowResult(case_id=log.case_id, unusable="the log states no weights")
     result = ledger_of(log, configs)
     if isinstance(result, str):
         return RowResult(case_id=log.case_id, unusable=result)
+    logged, rounding = log.weights_bytes, 0.00005
+    if logged is not None:
+        rounding = HALF_DIGIT_BYTES / logged
+    elif log.stored_error is not None:
+        logged = _stored_per_gpu(log, configs) / (1 + log.stored_error)
     rank = _printing_rank(result)
     predicted = rank.bytes_of(LineKind.WEIGHTS)
     if result.engine is Engine.SGLANG:
@@ -311,17 +330,33 @@ def check_weights(log: EngineLog, configs: Path) -> RowResult:
                 case_id=log.case_id,
                 quantity="weights",
                 predicted=predicted,
-                logged=log.weights_bytes,
-                rounding=HALF_DIGIT_BYTES / log.weights_bytes,
+                logged=logged or 0.0,
+                rounding=rounding,
             ),
         ),
     )
+
+
+def _stored_per_gpu(log: EngineLog, configs: Path) -> float:
+    """Stored bytes of the checkpoint over its GPUs, as the published error counts them."""
+    spec = spec_of(log, configs)
+    if isinstance(spec, str):
+        return 0.0
+    return weight_bytes(spec, quantization_of(log, spec)).stored / (log.tp * log.pp)
 
 
 def check_terms(log: EngineLog, configs: Path) -> RowResult:
     """Activation peak and memory outside torch, where a log states them."""
     if log.activation_bytes is None and log.non_torch_bytes is None:
         return RowResult(case_id=log.case_id, unusable="the log states neither")
+    if (hidden := hidden_flag(log)) is not None:
+        return RowResult(case_id=log.case_id, unusable=hidden)
+    version = settings_of(log).version
+    if "vllm" in log.engine and version is not None and release(version) >= CONSUMED_SINCE:
+        return RowResult(
+            case_id=log.case_id,
+            unusable="this release prints other terms (consumed memory; the peak with graphs in it)",
+        )
     result = ledger_of(log, configs)
     if isinstance(result, str):
         return RowResult(case_id=log.case_id, unusable=result)
@@ -348,6 +383,8 @@ def check_pool(log: EngineLog, configs: Path) -> RowResult:
         return RowResult(case_id=log.case_id, unusable="the log states no pool")
     if flag_number(log, "kv_cache_memory_bytes") is not None:
         return RowResult(case_id=log.case_id, unusable="the pool is set by a flag")
+    if (hidden := hidden_flag(log)) is not None:
+        return RowResult(case_id=log.case_id, unusable=hidden)
     result = ledger_of(log, configs)
     if isinstance(result, str):
         return RowResult(case_id=log.case_id, unusable=result)
@@ -394,6 +431,8 @@ def check_start(log: EngineLog, configs: Path) -> Start:
         except RidgebeamError as error:
             return Start(case_id=log.case_id, started=not log.failed, predicted=None, how=error.message)
         how = f"from the logged pool ({how_not(log, configs)})"
+    if hidden_flag(log) is not None:
+        return Start(case_id=log.case_id, started=not log.failed, predicted=None, how=hidden_flag(log) or "")
     predicted = result.verdict.fits
     if not log.failed and settings_of(log).max_model_len is None:
         # A length that the log does not show was short enough; only an empty pool would contradict it.

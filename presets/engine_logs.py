@@ -56,7 +56,7 @@ SGLANG_RELEASE_OF_MONTH = {
     "Jul 2026": "0.5.15",
 }
 # Keys of a reading that are about it; all others are start-up settings.
-ABOUT_THE_READING = ("config", "because", "unusable", "inferred", "only_cache")
+ABOUT_THE_READING = ("config", "because", "unusable", "inferred", "only_cache", "hidden")
 LEGACY_RELEASE = "0.7.3"  # a V0 log without version or date: its last years' middle
 
 
@@ -83,6 +83,7 @@ class EngineLog:
     flags: str
     notes: str
     weights_bytes: float | None
+    stored_error: float | None
     activation_bytes: float | None
     non_torch_bytes: float | None
     kv_bytes: float | None
@@ -109,6 +110,7 @@ class Reading:
     """How a log was read beyond its columns: a model shape, settings, why, or why it cannot be used.
 
     `inferred`: a setting that the log does not show was concluded from the pool itself, so that the row tests less.
+    `hidden`: a flag that decides the activation peak and that the log does not show.
     `only_cache`: why the config's weights are not the log's (its caches are).
     """
 
@@ -118,6 +120,7 @@ class Reading:
     unusable: str
     inferred: bool
     only_cache: str
+    hidden: str
 
 
 def first_number(text: str) -> float | None:
@@ -163,6 +166,7 @@ def _log(row: dict[str, str], config: str, roles: tuple[str, ...]) -> EngineLog:
     notes = row["notes"] or ""
     needed = re.search(r"([\d.]+) GiB KV (?:cache )?(?:is )?needed", notes)
     estimated = re.search(r"estimated max length (\d+)", notes)
+    stored = re.search(r"stored bytes against loaded weights ([+-][\d.]+)%", notes)
     card = row["gpu"]
     total = re.search(r"total ([\d.]+) ?GiB|of ([\d.]+) GiB|\(([\d.]+) GiB", card)
     free = re.search(r"([\d.]+) (?:GB |GiB )?free", card)
@@ -187,6 +191,7 @@ def _log(row: dict[str, str], config: str, roles: tuple[str, ...]) -> EngineLog:
         flags=row["other_flags"] or "",
         notes=notes,
         weights_bytes=gib_cell(row["reported_weights_gib_per_gpu"]),
+        stored_error=float(stored[1]) / 100 if stored else None,
         activation_bytes=gib_cell(row["reported_activation_gib"]),
         non_torch_bytes=gib_cell(row["reported_nontorch_gib"]),
         kv_bytes=gib_cell(row["reported_kv_gib_per_gpu"]),
@@ -216,6 +221,7 @@ def readings() -> dict[str, Reading]:
             unusable=entry.get("unusable", ""),
             inferred=entry.get("inferred", False),
             only_cache=entry.get("only_cache", ""),
+            hidden=entry.get("hidden", ""),
         )
         for case_id, entry in table["readings"].items()
     }

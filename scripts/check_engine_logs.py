@@ -29,7 +29,14 @@ def main() -> None:
     configs = Path(arguments.reference) / "configs"
     kv = [(log, check_kv(log, configs)) for log in logs if {"kv", "needed"} & set(log.roles)]
     report("KV arithmetic from the logged bytes", kv)
-    report("Weights per GPU", [(log, check_weights(log, configs)) for log in logs if log.weights_bytes])
+    report(
+        "Weights per GPU",
+        [
+            (log, check_weights(log, configs))
+            for log in logs
+            if log.weights_bytes or log.stored_error is not None
+        ],
+    )
     terms = [log for log in logs if log.activation_bytes or log.non_torch_bytes]
     report("Activation and memory outside torch", [(log, check_terms(log, configs)) for log in terms])
     report(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calc.memory.engines.shapes import ModelShape
-from calc.memory.engines.versions import VersionRules
+from calc.memory.engines.versions import SAMPLER_LATER, VersionRules
 from calc.provenance import Estimate, Provenance
 from calc.units import GIB
 
@@ -23,6 +23,7 @@ FIXED_BYTES = 0.04 * GIB  # buffers that exist in every profile
 FORWARD_HIDDEN_COMPILED = 4.0  # elements per token and hidden unit of a compiled layer
 FORWARD_HIDDEN_EAGER = 2.9  # the same in V0, which ran eagerly
 PIPELINE_HIDDEN = 2.0  # further elements per token and hidden unit: hidden and residual sent between stages
+DEQUANTISED_MATRICES = 2.0  # gate and up, fused, in 16 bit
 VISION_ACTIVATION = 4.0  # vision widths per patch beside the feed-forward
 
 TEXT_BAND_BYTES = 0.05 * GIB
@@ -44,6 +45,8 @@ class StepShape:
     image_items: int | None = None
     experts_on_gpu_width: int = 0
     compiled: bool = True
+    dequantised_copy: bool = False  # bitsandbytes expands its largest matrix in the forward pass
+    light_sampler: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +71,14 @@ def activation_peak(shape: ModelShape, step: StepShape, rules: VersionRules) -> 
     sampler = 0.0
     if step.last_stage and shape.vocab_size:
         # fp32 models keep one more 16-bit pair per logit in the lighter sampler.
-        per_logit = rules.sampler_bytes + (2.0 if size == 4 and rules.moe_workspace else 0.0)
+        per_logit = SAMPLER_LATER if step.light_sampler else rules.sampler_bytes
+        per_logit += 2.0 if size == 4 and rules.moe_workspace else 0.0
         sampler = (
             per_logit * sequences * shape.vocab_size + SAMPLER_HIDDEN * tokens * hidden * size + FIXED_BYTES
         )
     forward = tokens * size * _forward_elements(shape, step) + FIXED_BYTES
+    if step.dequantised_copy:
+        forward += DEQUANTISED_MATRICES * hidden * shape.intermediate / step.tp * 2.0
     if step.pp > 1:
         forward += PIPELINE_HIDDEN * tokens * hidden * size
     return ActivationPeak(
@@ -99,9 +105,11 @@ def _expert_workspace(shape: ModelShape, step: StepShape) -> float:
 
 
 def _images(shape: ModelShape, step: StepShape) -> int:
-    """Images in the profiling pass: as many as the encoder's token budget holds, at least one."""
+    """Images in the profiling pass: as many as the encoder's token budget holds, at least one; or one a sequence."""
     if shape.vision is None or step.image_items == 0 or not step.first_stage:
         return 0
+    if shape.vision.per_sequence:
+        return step.sequences if step.image_items is None else step.image_items
     per_image = shape.vision.tokens_per_image
     default = max(1, max(step.tokens, per_image) // per_image) if per_image else 1
     return default if step.image_items is None else step.image_items
@@ -113,6 +121,9 @@ def _vision_kept(shape: ModelShape, step: StepShape) -> float:
     if not images or shape.vision is None:
         return 0.0
     pixels = images * shape.vision.pixels_per_image * 2.0
+    if shape.vision.per_sequence:
+        tokens = images * shape.vision.tokens_per_image
+        return tokens * (shape.hidden + shape.vision.feature_width) * 2.0 + pixels
     budget = max(step.tokens, shape.vision.tokens_per_image)
     return budget * shape.hidden * 2.0 + pixels
 

@@ -46,8 +46,9 @@ class EngineSettings:
     hybrid_cache: bool | None = None  # separate groups for windows and states; None: by version
     decode_context_parallel: int = 1
     encoder_tokens: int | None = None  # cached by cross attention; None: as many as the context
-    image_items: int | None = (
-        None  # images in the profiling pass; None: the engine's default, 0: towers are skipped
+    image_items: int | None = None  # images in the profiling pass; None: by budget, 0: towers are skipped
+    light_sampler: bool | None = (
+        None  # FlashInfer's sampler before 0.17 (the official image); None: by version
     )
     graph_sizes: int | None = None  # batch sizes captured as CUDA graphs; None: the engine's list
 

@@ -15,12 +15,17 @@ from calc.model import Mlp, Stack
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageItem:
-    """The largest image of a family: tokens for the language model, patches of the tower, pixel elements held."""
+    """The largest image of a family: tokens for the language model, patches of the tower, pixel elements held.
+
+    `per_sequence`: cross-attention models profile one image for every sequence, not as many as the token budget holds.
+    `feature_width`: elements per token that the tower hands over where it is not the language model's width.
+    """
 
     tokens: int
     patches: int
     pixel_elements: int
-    provenance_note: str = ""
+    per_sequence: bool = False
+    feature_width: int = 0
 
 
 # Gemma 3: 896 x 896, 14-pixel patches, pooled to 256 tokens.
@@ -41,6 +46,15 @@ _LLAMA4 = ImageItem(tokens=17 * 144, patches=17 * 576, pixel_elements=17 * 3 * 3
 _LLAVA_NEXT = ImageItem(tokens=11 * 729, patches=11 * 729, pixel_elements=11 * 3 * 384 * 384)
 _LLAVA = ImageItem(tokens=576, patches=576, pixel_elements=3 * 336 * 336)
 
+# Llama 3.2 Vision: 4 tiles of 560 pixels, 1601 patches each (padded to 1608); features of six layers side by side, 1280 wide.
+_MLLAMA = ImageItem(
+    tokens=4 * 1601,
+    patches=4 * 1608,
+    pixel_elements=4 * 3 * 560 * 560,
+    per_sequence=True,
+    feature_width=6 * 1280,
+)
+
 IMAGE_ITEMS: dict[str, ImageItem] = {
     "gemma3": _GEMMA3,
     "gemma4": _GEMMA4,
@@ -56,6 +70,7 @@ IMAGE_ITEMS: dict[str, ImageItem] = {
     "pixtral": _PIXTRAL,
     "kimi_vl": _MOONVIT,
     "kimi_k25": _MOONVIT,
+    "mllama": _MLLAMA,
     "llama4": _LLAMA4,
     "llava_next": _LLAVA_NEXT,
     "llava": _LLAVA,
@@ -72,6 +87,8 @@ class VisionShape:
     tokens_per_image: int
     patches_per_image: int
     pixels_per_image: int
+    per_sequence: bool
+    feature_width: int
     known: bool
 
 
@@ -94,5 +111,7 @@ def vision_shape(model_type: str, stack: Stack) -> VisionShape:
         tokens_per_image=used.tokens,
         patches_per_image=used.patches,
         pixels_per_image=used.pixel_elements,
+        per_sequence=used.per_sequence,
+        feature_width=used.feature_width,
         known=item is not None,
     )

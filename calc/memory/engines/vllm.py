@@ -163,6 +163,8 @@ def _rank(
             image_items=settings.image_items,
             experts_on_gpu_width=experts_width(shape, plan) if runs_experts else 0,
             compiled=not (start.rules.legacy or settings.enforce_eager),
+            dequantised_copy=is_bitsandbytes(shape, plan),
+            light_sampler=bool(settings.light_sampler),
         ),
         start.rules,
     )
@@ -238,17 +240,25 @@ def rest_of(total: Estimate, parts: list[Estimate]) -> Estimate:
 
 def weights_estimate(shape: ModelShape, plan: ShardPlan, size: float) -> Estimate:
     """Bytes of weights with the range of their format: what is not quantised is not always known."""
-    names = (
-        {plan.quantization}
-        if plan.quantization
-        else {w.stored for block in shape.blocks for sub in block.sublayers for w in sub.weights}
-    )
+    names = _format_names(shape, plan)
     share = WEIGHT_RANGE_PLAIN
-    if any(name.startswith("bnb") for name in names if name):
+    if is_bitsandbytes(shape, plan):
         share = WEIGHT_RANGE_UNKNOWN
-    elif any(FORMATS[name].bits < 8 for name in names if name):
+    elif any(FORMATS[name].bits < 8 for name in names):
         share = WEIGHT_RANGE_PACKED
     return Estimate(low=size * (1 - share), best=size, high=size * (1 + share), provenance=Provenance.EXACT)
+
+
+def is_bitsandbytes(shape: ModelShape, plan: ShardPlan) -> bool:
+    """Whether the decoder's matrices are stored by bitsandbytes."""
+    return any(name.startswith("bnb") for name in _format_names(shape, plan))
+
+
+def _format_names(shape: ModelShape, plan: ShardPlan) -> set[str]:
+    """Stored formats of the decoder's weights, under the what-if where there is one."""
+    if plan.quantization:
+        return {plan.quantization}
+    return {w.stored for block in shape.blocks for sub in block.sublayers for w in sub.weights}
 
 
 def _weights_note(stage: StageLayers, rotary: float, load_peak: float) -> str:
