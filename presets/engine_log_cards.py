@@ -49,7 +49,8 @@ CARD_SIZES = (
     (82.0, "h100-sxm5-80gb"),
     (100.0, "rtx-pro-6000-blackwell-ws"),
     (150.0, "h200-sxm-141gb"),
-    (1e9, "b200-sxm-180gb"),
+    (200.0, "b200-sxm-180gb"),
+    (1e9, "gb300-gpu"),
 )
 # A 16-bit model that is served in float16 although bf16 is the default: a card from before Ampere.
 FLOAT16_SIZES = ((15.0, "t4"), (17.0, "v100-sxm2-16gb"), (33.0, "v100-sxm2-32gb"))

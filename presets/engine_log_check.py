@@ -148,10 +148,18 @@ def settings_of(log: EngineLog) -> EngineSettings:
         "enforce_eager": "enforce_eager" in log.flags,
         "chunked_prefill": True if "chunked prefill" in log.flags else None,
         "offline": "offline" in log.flags,
+        "mxfp4_kernel": _mxfp4_kernel(log),
+        "state_slots": int(slots) if (slots := flag_number(log, "max_mamba_cache_size")) else None,
     }
     if reading is not None:
         values |= dict(reading.settings)
     return EngineSettings(**values)
+
+
+def _mxfp4_kernel(log: EngineLog) -> str | None:
+    """The experts' kernel where the weight column names it."""
+    text = log.weight_format.lower()
+    return next((kernel for kernel in ("marlin", "triton") if kernel in text), None)
 
 
 def _hybrid_block(log: EngineLog) -> bool:
@@ -182,9 +190,10 @@ def kv_dtype_of(log: EngineLog) -> str | None:
 
 def layout_of(log: EngineLog) -> Layout:
     """The layout of a row; experts are spread over TP (and DP) where the log says so."""
-    return Layout(
-        tp=log.tp, pp=log.pp, dp=log.dp, ep=log.tp * log.dp if log.ep and log.tp * log.dp > 1 else 0
-    )
+    reading = readings().get(log.case_id)
+    tp = reading.tp if reading is not None and reading.tp else log.tp
+    ranks = tp * log.dp
+    return Layout(tp=tp, pp=log.pp, dp=log.dp, ep=ranks if log.ep and ranks > 1 else 0)
 
 
 def check_kv(log: EngineLog, configs: Path) -> RowResult:
@@ -234,18 +243,23 @@ def check_kv(log: EngineLog, configs: Path) -> RowResult:
 # Words of the weight column -> stored format, the first that is found; the checkpoint's own format where it has one.
 FORMAT_WORDS = (
     ("fp8 dynamic", "fp8-channel"),
+    ("fp8-dynamic", "fp8-channel"),
     ("fp8 (runtime", "fp8-channel"),
     ("fp8 (online", "fp8-channel"),
-    ("fp8 block", "fp8-block"),
+    ("nvfp4", "nvfp4"),
+    ("mxfp4", "mxfp4"),
+    ("fp8", "fp8-block"),
     ("int8", "int8"),
     ("w4a16", "gptq"),
     ("awq", "awq"),
     ("bitsandbytes", "bnb-4bit"),
-    ("4-bit", "bnb-4bit"),
+    ("bnb", "bnb-4bit"),
+    ("int4", "int4-g128"),
+    ("4-bit", "int4-g128"),
+    ("4 bit", "int4-g128"),
     ("float32", "fp32"),
     ("bf16", "bf16"),
     ("float16", "bf16"),
-    ("fp8", "fp8-block"),
 )
 
 
@@ -254,18 +268,22 @@ def quantization_of(log: EngineLog, spec: ModelSpec) -> str | None:
     reading = readings().get(log.case_id)
     if reading is not None and "quantization" in reading.settings:
         return str(reading.settings["quantization"])
-    text = f"{log.weight_format} {log.model if 'AWQ' in log.model else ''}".lower()
-    wanted = next((form for word, form in FORMAT_WORDS if word in text), None)
-    stored = {form for form in stored_bytes(spec).by_format if form not in ("bf16", "fp16", "fp32")}
-    if wanted is None:
-        return "bf16" if stored and not text.strip() else None
+    columns = (log.weight_format, log.model)
+    wanted = next((form for text in columns for word, form in FORMAT_WORDS if word in text.lower()), None)
+    stored = {k: v for k, v in stored_bytes(spec).by_format.items() if k not in ("bf16", "fp16", "fp32")}
     if wanted == "bf16":
         return "bf16" if stored else None
-    return None if stored else wanted
+    if wanted is None or not stored:
+        return wanted
+    most = max(stored, key=stored.__getitem__)
+    return None if wanted.split("-")[0] == most.split("-")[0] else wanted
 
 
-def ledger_of(log: EngineLog, configs: Path) -> Ledger | str:
-    """The whole ledger of a row from its settings alone, or the reason why there is none."""
+def ledger_of(log: EngineLog, configs: Path, *, whole: bool = True) -> Ledger | str:
+    """The whole ledger of a row from its settings alone, or the reason why there is none.
+
+    `whole=False`: the card does not matter for what is asked (weights).
+    """
     spec = spec_of(log, configs)
     if isinstance(spec, str):
         return spec
@@ -274,7 +292,7 @@ def ledger_of(log: EngineLog, configs: Path) -> Ledger | str:
         return reading.only_cache
     if spec.model_type == "cache-only":
         return "only the model's caches are known, not its weights"
-    if not card_is_described(log):
+    if whole and not card_is_described(log):
         return "the log does not say on which card"
     settings = settings_of(log)
     settings = replace(
@@ -311,7 +329,7 @@ def check_weights(log: EngineLog, configs: Path) -> RowResult:
     """
     if log.weights_bytes is None and log.stored_error is None:
         return RowResult(case_id=log.case_id, unusable="the log states no weights")
-    result = ledger_of(log, configs)
+    result = ledger_of(log, configs, whole=False)
     if isinstance(result, str):
         return RowResult(case_id=log.case_id, unusable=result)
     logged, rounding = log.weights_bytes, 0.00005
@@ -377,14 +395,24 @@ def check_terms(log: EngineLog, configs: Path) -> RowResult:
     return RowResult(case_id=log.case_id, comparisons=tuple(found))
 
 
+def no_pool(log: EngineLog) -> str | None:
+    """Why a row cannot test a predicted pool, or None."""
+    reason = hidden_flag(log)
+    if log.kv_bytes is None:
+        reason = "the log states no pool"
+    elif engine_of(log) in (Engine.LLAMA_CPP, Engine.OLLAMA):
+        reason = "llama.cpp allocates what is asked for; it fills nothing"
+    elif flag_number(log, "kv_cache_memory_bytes") is not None:
+        reason = "the pool is set by a flag"
+    elif log.kv_bytes <= 0:
+        reason = "the pool was negative: judged as a refusal"
+    return reason
+
+
 def check_pool(log: EngineLog, configs: Path) -> RowResult:
     """The KV pool per GPU with nothing taken from the log but its settings and its card."""
-    if log.kv_bytes is None:
-        return RowResult(case_id=log.case_id, unusable="the log states no pool")
-    if flag_number(log, "kv_cache_memory_bytes") is not None:
-        return RowResult(case_id=log.case_id, unusable="the pool is set by a flag")
-    if (hidden := hidden_flag(log)) is not None:
-        return RowResult(case_id=log.case_id, unusable=hidden)
+    if (reason := no_pool(log)) is not None:
+        return RowResult(case_id=log.case_id, unusable=reason)
     result = ledger_of(log, configs)
     if isinstance(result, str):
         return RowResult(case_id=log.case_id, unusable=result)
@@ -395,8 +423,8 @@ def check_pool(log: EngineLog, configs: Path) -> RowResult:
                 case_id=log.case_id,
                 quantity="pool",
                 predicted=float(result.tightest.kv.best),
-                logged=log.kv_bytes,
-                rounding=HALF_DIGIT_BYTES / abs(log.kv_bytes),
+                logged=log.kv_bytes or 0.0,
+                rounding=HALF_DIGIT_BYTES / abs(log.kv_bytes or 1.0),
             ),
         ),
     )
@@ -416,6 +444,10 @@ def check_start(log: EngineLog, configs: Path) -> Start:
     """The verdict of the whole ledger; where card or weights are unknown, of the KV arithmetic on the logged bytes."""
     result = ledger_of(log, configs)
     how = "from the settings alone"
+    engine = engine_of(log)
+    if isinstance(result, str) and engine in (Engine.LLAMA_CPP, Engine.OLLAMA):
+        # What it prints is what it allocated, not what was free.
+        return Start(case_id=log.case_id, started=not log.failed, predicted=None, how=result)
     if isinstance(result, str):
         spec = spec_of(log, configs)
         if isinstance(spec, str):
@@ -434,8 +466,8 @@ def check_start(log: EngineLog, configs: Path) -> Start:
     if hidden_flag(log) is not None:
         return Start(case_id=log.case_id, started=not log.failed, predicted=None, how=hidden_flag(log) or "")
     predicted = result.verdict.fits
-    if not log.failed and settings_of(log).max_model_len is None:
-        # A length that the log does not show was short enough; only an empty pool would contradict it.
+    if not log.failed and (settings_of(log).max_model_len is None or engine is Engine.SGLANG):
+        # A length that the log does not show was short enough, and SGLang starts with any pool that is not empty.
         predicted = result.kv.available_bytes > 0
     return Start(case_id=log.case_id, started=not log.failed, predicted=predicted, how=how)
 

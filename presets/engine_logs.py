@@ -56,7 +56,7 @@ SGLANG_RELEASE_OF_MONTH = {
     "Jul 2026": "0.5.15",
 }
 # Keys of a reading that are about it; all others are start-up settings.
-ABOUT_THE_READING = ("config", "because", "unusable", "inferred", "only_cache", "hidden")
+ABOUT_THE_READING = ("config", "because", "unusable", "inferred", "only_cache", "hidden", "miss", "tp")
 LEGACY_RELEASE = "0.7.3"  # a V0 log without version or date: its last years' middle
 
 
@@ -111,6 +111,7 @@ class Reading:
 
     `inferred`: a setting that the log does not show was concluded from the pool itself, so that the row tests less.
     `hidden`: a flag that decides the activation peak and that the log does not show.
+    `miss`: the kind of a known miss of the pool. `tp`: the degree, where only the log's words show it.
     `only_cache`: why the config's weights are not the log's (its caches are).
     """
 
@@ -121,6 +122,8 @@ class Reading:
     inferred: bool
     only_cache: str
     hidden: str
+    miss: str
+    tp: int | None
 
 
 def first_number(text: str) -> float | None:
@@ -162,6 +165,15 @@ def read_logs(folder: Path) -> tuple[EngineLog, ...]:
     return tuple(logs)
 
 
+def _free_bytes(card: str) -> float | None:
+    """Free memory before loading that a card's description states, directly or as what was left and what was used."""
+    rest = re.search(r"free ([\d.]+) after ([\d.]+) used", card)
+    if rest:
+        return (float(rest[1]) + float(rest[2])) * GIB
+    free = re.search(r"([\d.]+) (?:GB |GiB )?free", card)
+    return float(free[1]) * GIB if free else None
+
+
 def _log(row: dict[str, str], config: str, roles: tuple[str, ...]) -> EngineLog:
     notes = row["notes"] or ""
     needed = re.search(r"([\d.]+) GiB KV (?:cache )?(?:is )?needed", notes)
@@ -169,7 +181,6 @@ def _log(row: dict[str, str], config: str, roles: tuple[str, ...]) -> EngineLog:
     stored = re.search(r"stored bytes against loaded weights ([+-][\d.]+)%", notes)
     card = row["gpu"]
     total = re.search(r"total ([\d.]+) ?GiB|of ([\d.]+) GiB|\(([\d.]+) GiB", card)
-    free = re.search(r"([\d.]+) (?:GB |GiB )?free", card)
     label = re.search(r"(\d+) ?GB", card)
     return EngineLog(
         case_id=row["case_id"],
@@ -199,7 +210,7 @@ def _log(row: dict[str, str], config: str, roles: tuple[str, ...]) -> EngineLog:
         blocks=_whole(row["reported_gpu_blocks"]),
         concurrency=first_number(row["reported_max_concurrency"]),
         total_bytes=float(total[1] or total[2] or total[3]) * GIB if total else None,
-        free_bytes=float(free[1]) * GIB if free else None,
+        free_bytes=_free_bytes(card),
         label_gb=int(label[1]) if label else None,
         needed_bytes=float(needed[1]) * GIB if needed else None,
         estimated_length=int(estimated[1]) if estimated else None,
@@ -222,6 +233,8 @@ def readings() -> dict[str, Reading]:
             inferred=entry.get("inferred", False),
             only_cache=entry.get("only_cache", ""),
             hidden=entry.get("hidden", ""),
+            miss=entry.get("miss", ""),
+            tp=entry.get("tp"),
         )
         for case_id, entry in table["readings"].items()
     }

@@ -11,6 +11,7 @@ import statistics
 from pathlib import Path
 
 from calc.units import GIB
+from presets.engine_log_cards import card_of
 from presets.engine_log_check import RowResult, check_kv, check_pool, check_start, check_terms, check_weights
 from presets.engine_logs import EngineLog, read_logs
 
@@ -42,7 +43,22 @@ def main() -> None:
     report(
         "KV pool from the settings alone", [(log, check_pool(log, configs)) for log in logs if log.kv_bytes]
     )
+    pools = [(log, check_pool(log, configs)) for log in logs if log.kv_bytes]
+    for title, large in (("39 GiB and more", True), ("smaller", False)):
+        errors = sorted(abs(r.worst.error) for log, r in pools if r.worst and is_large(log) == large)
+        print(
+            f"cards of {title}: {len(errors)} rows, median {100 * statistics.median(errors):.2f}%, "
+            f"90th {100 * percentile(errors, 0.9):.2f}%, max {100 * errors[-1]:.1f}%"
+        )
     starts(logs, configs)
+
+
+def is_large(log: EngineLog) -> bool:
+    return float(card_of(log).cuda_memory.best) >= 39 * GIB
+
+
+def percentile(values: list[float], share: float) -> float:
+    return values[min(len(values) - 1, int(share * len(values)))]
 
 
 def starts(logs: tuple[EngineLog, ...], configs: Path) -> None:

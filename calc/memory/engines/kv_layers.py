@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 
 from calc.memory.engines.kv_formats import EngineKvFormat
 from calc.memory.engines.kv_groups import CacheKind, CacheLayer, ceil_div
-from calc.model import Attention, Block, LatentAttention, Mixer, ModelSpec, Role
+from calc.model import Attention, Block, CompressedAttention, LatentAttention, Mixer, ModelSpec, Role
 
 INDEX_KEY_SCALE_BYTES = 4  # one fp32 scale beside an fp8 index key (vLLM's DeepseekV32IndexerCache)
 SPARSE_LATENT_FP8_BYTES = 656  # fp8_ds_mla: 512 fp8 latent, 4 fp32 scales, 64 rotary elements in 16 bit
+COMPRESSED_ENTRY_FP8_BYTES = 584  # DeepSeek-V4: 448 fp8, 64 rotary elements in 16 bit, scales
+COMPRESSED_ALIGNMENT = 576  # pages are padded to a multiple of this
+COMPRESSED_BLOCK = 256
 LATENT_BLOCK = 64  # FlashMLA and the sparse backends serve pages of 64 tokens only
 DEFAULT_BLOCK = 16
 MATERIALISED_HEAD_DIM = 256  # DeepSeek V2 before the latent cache: K and V heads padded to 256
@@ -90,6 +93,8 @@ def cache_layers(block: Block, rules: CacheRules) -> list[CacheLayer]:
             found += _attention_layers(sublayer, rules)
         elif isinstance(sublayer, LatentAttention):
             found += _latent_layers(sublayer, rules)
+        elif isinstance(sublayer, CompressedAttention):
+            found += _compressed_layers(sublayer, rules)
         elif isinstance(sublayer, Mixer):
             page = state_bytes(sublayer, rules)
             if page:
@@ -127,6 +132,28 @@ def _latent_layers(latent: LatentAttention, rules: CacheRules) -> list[CacheLaye
         key = latent.indexer.head_dim + INDEX_KEY_SCALE_BYTES
         layers.append(CacheLayer(kind=CacheKind.FULL, page_bytes=key * size, block_size=size))
     return layers
+
+
+def _compressed_layers(compressed: CompressedAttention, rules: CacheRules) -> list[CacheLayer]:
+    """Entries for good of DeepSeek-V4's compressed layers, in pages of 256 tokens.
+
+    Ignores the short windows and the compressors' states, which do not grow with the context: an upper bound of tokens.
+    """
+    if compressed.ratio is None:
+        return []
+    size = rules.block_size or COMPRESSED_BLOCK
+    entries = ceil_div(size, compressed.ratio)
+    entry = COMPRESSED_ENTRY_FP8_BYTES
+    if rules.kv_format.bytes_per_element > 1:
+        entry = int(compressed.entry_elements * rules.kv_format.bytes_per_element)
+    page = _padded(entries * entry)
+    if compressed.indexer is not None and compressed.indexer.owns_keys:
+        page += _padded(entries * (compressed.indexer.head_dim + INDEX_KEY_SCALE_BYTES))
+    return [CacheLayer(kind=CacheKind.FULL, page_bytes=page, block_size=size)]
+
+
+def _padded(size: int) -> int:
+    return ceil_div(size, COMPRESSED_ALIGNMENT) * COMPRESSED_ALIGNMENT
 
 
 def aligned_rules(blocks: Iterable[Block], rules: CacheRules) -> CacheRules:

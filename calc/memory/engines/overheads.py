@@ -57,21 +57,24 @@ NON_TORCH: dict[str, NonTorch] = {
         pipeline=(0.05, 0.07, 0.33),
     ),
     "consumed": NonTorch(
-        single=(0.25, 0.40, 0.56),
+        single=(0.25, 0.45, 0.56),
         tp_pcie=(0.3, 0.35, 0.7),
         tp_nvlink=(2.0, 2.1, 2.3),
         tp_nvlink_wide=(2.0, 2.1, 2.3),
-        pipeline=(0.3, 0.40, 0.56),
+        pipeline=(0.25, 0.45, 0.56),
     ),
 }
 ROCM_SINGLE = (0.46, 0.50, 0.53)
 ROCM_TP = (0.5, 1.78, 2.0)
 
+NVLINK_WORKSPACE_CAPABILITY = 9.0
+
 GRAPH_FIXED_BYTES = 0.04 * GIB
-GRAPH_LAYER_BYTES = 0.27 * MIB  # per captured size and layer, dense or hybrid
-GRAPH_MOE_LAYER_BYTES = 0.46 * MIB
+GRAPH_LAYER_BYTES = 0.25 * MIB  # per captured size and layer, dense or hybrid
+GRAPH_MOE_LAYER_BYTES = 0.33 * MIB
 GRAPH_RANGE = 1.8  # the rule against printed estimates: 0.86 to 1.83
-GRAPH_RANGE_EXPERT_PARALLEL = 30.0  # estimates of large expert-parallel mixtures: up to 30 times the rule
+# Experts spread over data-parallel ranks: every graph keeps the all-to-all buffers. Two estimates: 10.0 and 12.9 MiB.
+GRAPH_EXPERT_PARALLEL_LAYER_BYTES = 11.4 * MIB
 MAX_CAPTURED = 512
 
 
@@ -82,7 +85,9 @@ def non_torch(era: str, accelerator: Accelerator, layout: Layout) -> Estimate:
     if accelerator.vendor == "AMD":
         values = ROCM_TP if layout.tp > 1 else ROCM_SINGLE
     elif layout.tp > 1:
-        nvlink = "NVLink" in accelerator.link_kind
+        # The workspaces that grow with NVLink need a switch and Hopper or newer.
+        newer = float(accelerator.compute_capability or 0.0) >= NVLINK_WORKSPACE_CAPABILITY
+        nvlink = "NVLink" in accelerator.link_kind and newer
         wide = row.tp_nvlink_wide if layout.tp >= 4 else row.tp_nvlink
         values = wide if nvlink else row.tp_pcie
     elif layout.pp > 1:
@@ -105,7 +110,10 @@ def graph_estimate(
 ) -> Estimate:
     """Bytes that vLLM estimates for its CUDA graphs: linear in captured sizes and layers, not divided by TP."""
     count = sum(captured_sizes(max_seqs)) if sizes is None else sizes
-    per_layer = GRAPH_MOE_LAYER_BYTES if moe else GRAPH_LAYER_BYTES
+    per_layer, lowest = GRAPH_LAYER_BYTES, 0.7
+    if moe:
+        per_layer = GRAPH_MOE_LAYER_BYTES
+    if moe and expert_parallel:
+        per_layer, lowest = GRAPH_EXPERT_PARALLEL_LAYER_BYTES, 0.2  # a smaller one was seen as well
     best = GRAPH_FIXED_BYTES + count * n_layers * per_layer
-    high = best * (GRAPH_RANGE_EXPERT_PARALLEL if moe and expert_parallel else GRAPH_RANGE)
-    return Estimate(low=0.7 * best, best=best, high=high, provenance=Provenance.FITTED)
+    return Estimate(low=lowest * best, best=best, high=GRAPH_RANGE * best, provenance=Provenance.FITTED)

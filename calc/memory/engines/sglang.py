@@ -36,6 +36,8 @@ from calc.verdict import Verdict
 
 # Free memory before loading: the runtime's total less the CUDA context and what a desktop holds (logs: 0.4 to 0.9 GiB).
 CONTEXT_BYTES = (0.4 * GIB, 0.6 * GIB, 0.9 * GIB)
+# A board that shares its memory with the host: what the system holds as well (two logs of one kind of board).
+HOST_BYTES = (4 * GIB, 8 * GIB, 12 * GIB)
 # What loading takes beyond the weights: allocator slack on one GPU; communication buffers from TP 4 on.
 LOADING_BYTES = {1: (0.1, 0.13, 0.2), 2: (0.1, 0.6, 1.4), 4: (1.3, 1.45, 1.6)}
 GRAPH_BYTES_PER_SIZE = 27 * MIB  # 0.09 to 0.11 GiB for 4 sizes, 1.44 GiB for 52 sizes
@@ -167,7 +169,8 @@ def sglang_memory(
         shape=shape,
         chunk=settings.max_batched_tokens,
     )
-    low, best, high = CONTEXT_BYTES
+    unified = accelerator.unified_shares is not None or accelerator.memory_type.startswith("LPDDR")
+    low, best, high = HOST_BYTES if unified else CONTEXT_BYTES
     context = Estimate(low=low, best=best, high=high, provenance=Provenance.FITTED)
     free = (
         rest_of(total, [context])

@@ -57,6 +57,8 @@ NO_ROTARY = ("opt", "gpt2", "mpt", "gpt_bigcode", "bloom", "falcon_mamba", "mamb
 # Memory that exists only while weights load but stays in the engine's count (fitted; docs/accuracy.md lists the cases).
 GEMMA3_LOAD_PEAK = 0.35 * GIB  # multimodal Gemma 3, all sizes: 0.2 to 0.45
 LLAMA4_PERMUTATION_PEAK = 1.2 * GIB  # experts are permuted on load, at TP4
+MXFP4_HIDDEN_PADDING = 256  # experts' hidden width is padded to this,
+MXFP4_WIDTH_PADDING = 128  # and in the Marlin kernel their own width to this
 REPACKED_BITS = 4.5  # formats up to this many bits are repacked: one more copy of the largest tensor
 
 
@@ -152,7 +154,7 @@ def local_shape(shape: tuple[int, ...], split: Split, tp: int, ep: int, kv_heads
     return local
 
 
-def tensor_bytes(form: StoredFormat, shape: tuple[int, ...], kernel: str) -> float:
+def tensor_bytes(form: StoredFormat, shape: tuple[int, ...], kernel: str, name: str = "") -> float:
     """Bytes of a local tensor as the engine keeps it.
 
     MXFP4 experts are padded for their kernel; nested bitsandbytes scales are unpacked to one fp32 per 64 elements.
@@ -161,11 +163,18 @@ def tensor_bytes(form: StoredFormat, shape: tuple[int, ...], kernel: str) -> flo
         return FORMATS["bnb-4bit-single"].tensor_bytes(shape)
     if form.name != "mxfp4" or len(shape) < 3:
         return form.tensor_bytes(shape)
+    down, halves = "down" in name, 2 if "gate_up" in name else 1
     experts, n_out, n_in = shape[-3], shape[-2], shape[-1]
-    hidden_padded = -(-n_in // 256) * 256
-    if kernel == "marlin":
-        return experts * n_out * hidden_padded * (0.5 + 1 / 32)
-    return experts * n_out * (0.5 * hidden_padded + n_in / 32)
+    if kernel == "triton":
+        # Values are padded along the hidden width, scales are not.
+        hidden = n_out if down else n_in
+        padded = -(-hidden // MXFP4_HIDDEN_PADDING) * MXFP4_HIDDEN_PADDING
+        return experts * n_out * n_in * (0.5 * padded / hidden + 1 / 32)
+    hidden, width = (n_out, n_in) if down else (n_in, n_out)
+    hidden = -(-hidden // MXFP4_HIDDEN_PADDING) * MXFP4_HIDDEN_PADDING
+    # Gate and up are padded each, where they are stored as one tensor of twice an expert's width.
+    width = halves * -(-(width // halves) // MXFP4_WIDTH_PADDING) * MXFP4_WIDTH_PADDING
+    return experts * hidden * width * (0.5 + 1 / 32)
 
 
 def stored_in(weight: Weight, role: Role, quantization: str | None) -> StoredFormat:
@@ -189,7 +198,7 @@ def fused_bytes(
             plan.expert_ep if expert else 1,
             kv_heads,
         )
-        size = tensor_bytes(form, shape, plan.mxfp4_kernel)
+        size = tensor_bytes(form, shape, plan.mxfp4_kernel, weight.name)
         together = weight.split in (Split.COLUMN, Split.KV_HEADS, Split.EXPERT) and len(shape) >= 2
         key = (weight.part, weight.shape[-1], form.name, expert) if together else (index,)
         fused[key] = fused.get(key, 0.0) + size

@@ -29,7 +29,7 @@ from calc.memory.engines.sharding import (
     shard_plan,
     stage_weights,
 )
-from calc.memory.engines.versions import GraphRule
+from calc.memory.engines.versions import LATEST, GraphRule, Release, release
 from calc.memory.engines.vllm_start import CachePlan, VllmStart, cache_plan, resolve_start
 from calc.memory.kv import kv_bytes_per_token
 from calc.model import ModelSpec
@@ -41,6 +41,7 @@ from calc.verdict import Verdict
 WEIGHT_RANGE_PLAIN = 0.001  # 16 bit and fp8
 WEIGHT_RANGE_PACKED = 0.02  # 4-bit formats with a known list of what is not quantised
 WEIGHT_RANGE_UNKNOWN = 0.10  # bitsandbytes: checkpoints keep layers in 16 bit
+TRITON_EXPERTS_SINCE = (0, 14, 0)
 CONTEXT_BYTES = 0.5 * GIB  # CUDA context, outside the engine's count
 # Experts that run in Triton's fused kernel, whose workspace stays allocated: 16-bit and block-fp8 weights.
 WORKSPACE_FORMATS = ("bf16", "fp16", "fp8-block", "fp8", "fp8-channel")
@@ -91,7 +92,10 @@ def vllm_memory(
     plan = shard_plan(
         layout,
         quantization=settings.quantization,
-        mxfp4_kernel=settings.mxfp4_kernel or default_mxfp4_kernel(accelerator),
+        mxfp4_kernel=settings.mxfp4_kernel
+        or default_mxfp4_kernel(
+            accelerator, LATEST if settings.version is None else release(settings.version)
+        ),
     )
     stages = pipeline_stages(shape.n_layers, layout.pp)
     cache = cache_plan(shape, layout, stages, start, settings)
@@ -133,9 +137,10 @@ def _room(stage: StagePool) -> float:
     return stage.available_bytes / stage.block_bytes if stage.block_bytes else float("inf")
 
 
-def default_mxfp4_kernel(accelerator: Accelerator) -> str:
-    """The kernel that MXFP4 experts run in: Triton on Hopper and newer, Marlin before."""
-    return "marlin" if accelerator.arch in ("Ampere", "Ada", "Turing", "Volta") else "triton"
+def default_mxfp4_kernel(accelerator: Accelerator, version: Release = LATEST) -> str:
+    """The kernel that MXFP4 experts run in: Triton on Hopper and newer from 0.14 on (by date), Marlin otherwise."""
+    older = accelerator.arch in ("Ampere", "Ada", "Turing", "Volta")
+    return "marlin" if older or version < TRITON_EXPERTS_SINCE else "triton"
 
 
 def _rank(

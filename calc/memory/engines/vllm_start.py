@@ -21,7 +21,7 @@ from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape
 from calc.memory.engines.sharding import StageLayers, shard_plan
 from calc.memory.engines.versions import GraphRule, VersionRules, rules_of
-from calc.model import Attention, Block, Mixer
+from calc.model import Attention, Block, CompressedAttention, Mixer
 from calc.provenance import Estimate
 from calc.units import GIB
 
@@ -83,6 +83,8 @@ def resolve_start(shape: ModelShape, accelerator: Accelerator, settings: EngineS
         graphs = GraphRule.NONE
     hybrid = rules.hybrid_cache if settings.hybrid_cache is None else settings.hybrid_cache
     auto = "fp32" if shape.spec.dtype == "fp32" else "bf16"
+    if any(isinstance(s, CompressedAttention) for block in shape.blocks for s in block.sublayers):
+        auto = "fp8_ds_mla"  # the only layout of these models
     named = (settings.kv_dtype or "auto").lower()
     return VllmStart(
         rules=rules,
