@@ -118,6 +118,24 @@ def _deepseek(metadata: Metadata) -> Config:
     return config
 
 
+def _qwen_next(metadata: Metadata) -> Config:
+    """Qwen3-Next and Qwen3.5: delta nets but for every n-th layer; dense, or mixtures with a shared expert."""
+    value_heads = metadata.whole("ssm.time_step_rank")
+    inner = metadata.whole("ssm.inner_size")
+    if not value_heads or inner % value_heads:
+        raise metadata.unsupported(
+            "ssm.inner_size", f"it must be a multiple of the {value_heads} value heads"
+        )
+    return _qwen_moe(metadata) | {
+        "linear_conv_kernel_dim": metadata.one("ssm.conv_kernel"),
+        "linear_key_head_dim": metadata.one("ssm.state_size"),
+        "linear_num_key_heads": metadata.one("ssm.group_count"),
+        "linear_num_value_heads": value_heads,
+        "linear_value_head_dim": inner // value_heads,
+        "full_attention_interval": metadata.one("full_attention_interval"),
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """How a GGUF architecture reads as a config.
@@ -145,6 +163,18 @@ FAMILIES: dict[str, Family] = {
         model_type="qwen2_moe", class_name="Qwen2MoeForCausalLM", own=_qwen_moe, states_bias=False
     ),
     "qwen3moe": Family(model_type="qwen3_moe", class_name="Qwen3MoeForCausalLM", own=_qwen_moe),
+    "qwen3next": Family(
+        model_type="qwen3_next", class_name="Qwen3NextForCausalLM", own=_qwen_next, head_dim_from_width=False
+    ),
+    "qwen35": Family(
+        model_type="qwen3_5_text", class_name="Qwen3_5ForCausalLM", own=_qwen_next, head_dim_from_width=False
+    ),
+    "qwen35moe": Family(
+        model_type="qwen3_5_moe_text",
+        class_name="Qwen3_5MoeForCausalLM",
+        own=_qwen_next,
+        head_dim_from_width=False,
+    ),
     "gemma": Family(model_type="gemma", class_name="GemmaForCausalLM", head_dim_from_width=False),
     "gemma2": Family(
         model_type="gemma2", class_name="Gemma2ForCausalLM", windowed=True, head_dim_from_width=False

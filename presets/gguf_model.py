@@ -27,8 +27,12 @@ _FORMAT_NAMES = {"F32": "fp32", "F16": "fp16", "BF16": "bf16"}
 # Tensors that belong to no layer's mathematics: precomputed rotary frequencies and their long-context factors.
 _BESIDE = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 
-# Matrices that a file may hold in two tensors: MLA's up-projection of the latent, for keys and for values.
-_HALVES = {"self_attn.kv_b_proj": ("attn_k_b", "attn_v_b")}
+# Matrices that a file may hold in two tensors: MLA's up-projection of the latent, for keys and for values; the delta
+# net's inputs, with the gate apart.
+_HALVES = {
+    "self_attn.kv_b_proj": ("attn_k_b", "attn_v_b"),
+    "linear_attn.in_proj_qkvz": ("attn_qkv", "attn_gate"),
+}
 
 # Matrices that a file may hold fused, by the parts that an adapter lists apart.
 _FUSED = {
@@ -37,7 +41,12 @@ _FUSED = {
     "self_attn.v_proj": "self_attn.qkv_proj",
     "mlp.gate_proj": "mlp.gate_up_proj",
     "mlp.up_proj": "mlp.gate_up_proj",
+    "mlp.experts.gate_proj": "mlp.experts.gate_up_proj",
+    "mlp.experts.up_proj": "mlp.experts.gate_up_proj",
 }
+
+# Modules that the converter renames before it maps them.
+_RENAMED = {"linear_attn.dt": "linear_attn.dt_proj"}
 
 
 def spec_of(header: GgufHeader, tensors: Iterable[GgufTensor], *, model_id: str, file: str) -> ModelSpec:
@@ -129,12 +138,13 @@ class _Matching:
         for bias in (".bias", "_bias"):
             if module.endswith(bias):
                 module, ending = module.removesuffix(bias), ".bias"
-        module = module.replace("block_sparse_moe.", "mlp.")
+        module = _RENAMED.get(module, module.replace("block_sparse_moe.", "mlp."))
         own = self.names.get(f"{prefix}{module}")
         fused = self.names.get(f"{prefix}{_FUSED.get(module, module)}")
-        for name in (own, fused):
-            if name is not None and f"{name}{ending}" in self.tensors:
-                return self.tensors[f"{name}{ending}"]
+        for name in filter(None, (own, fused)):
+            for tensor in (f"{name}{ending}", name):  # bare vectors (ssm_a) have no ending
+                if tensor in self.tensors:
+                    return self.tensors[tensor]
         known = own or fused
         raise self._disagree(
             f"it lacks the tensor {known}{ending}" if known else f"no tensor is known for {prefix}{module}"

@@ -24,6 +24,8 @@ def writer_of(path, architecture, config, n_tokens):
         if config.get("head_dim"):
             writer.add_key_length(config["head_dim"])
             writer.add_value_length(config["head_dim"])
+    if config.get("linear_key_head_dim"):
+        add_delta_net(writer, config)
     add_experts(writer, architecture, config)
     if config.get("sliding_window") and "qwen" not in architecture:
         writer.add_sliding_window(config["sliding_window"])
@@ -54,6 +56,16 @@ def add_latent_attention(writer, config):
         writer.add_value_length(value)
     writer.add_leading_dense_block_count(config["first_k_dense_replace"])
     writer.add_expert_shared_count(config["n_shared_experts"])
+
+
+def add_delta_net(writer, config):
+    """As the converter does for Qwen3-Next."""
+    writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+    writer.add_ssm_state_size(config["linear_key_head_dim"])
+    writer.add_ssm_group_count(config["linear_num_key_heads"])
+    writer.add_ssm_time_step_rank(config["linear_num_value_heads"])
+    writer.add_ssm_inner_size(config["linear_num_value_heads"] * config["linear_value_head_dim"])
+    writer.add_full_attention_interval(config["full_attention_interval"])
 
 
 def add_experts(writer, architecture, config):

@@ -83,7 +83,21 @@ FAMILIES |= {
     "deepseek-v2": EXPERTS | LATENT | {"model_type": "deepseek_v2", "halves": False},
     "deepseek-v3": EXPERTS | LATENT | {"model_type": "deepseek_v3", "halves": True, "q_lora_rank": 768},
 }
+DELTA_NET = {
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_num_key_heads": 4,
+    "linear_num_value_heads": 8,
+    "linear_value_head_dim": 128,
+    "full_attention_interval": 4,
+}
+SHARED = {"num_experts": 16, "shared_expert_intermediate_size": 512}
 FAMILIES |= {
+    "qwen3next": EXPERTS | SHARED | DELTA_NET | {"model_type": "qwen3_next", "halves": True},
+    "qwen35": DELTA_NET | {"model_type": "qwen3_5_text"},
+    "qwen35moe": EXPERTS | SHARED | DELTA_NET | {"model_type": "qwen3_5_moe_text"},
     "command-r": {"model_type": "cohere", "num_key_value_heads": 2},
     "glm4": {"model_type": "glm4", "num_key_value_heads": 2, "head_dim": 128},
     "exaone4": {"model_type": "exaone4", "num_key_value_heads": 2, "sliding_window": 4096},
@@ -111,12 +125,20 @@ ARCHITECTURE = {
 def in_files(name, shape, config):
     """(name, shape) of what llama.cpp's converter writes for one of transformers' tensors."""
     stem, _, last = name.rpartition(".")
+    name = name.replace("linear_attn.dt_bias", "linear_attn.dt_proj.bias")
     name = name.replace("e_score_correction_bias", "e_score_correction.bias")
     if last in ("gate_up_proj", "gate_up_proj_bias") and stem.endswith("experts"):
         ending = "bias" if last.endswith("bias") else "weight"
         inner = config.get("moe_intermediate_size") or config["intermediate_size"]
         shape = (shape[0], inner) if ending == "bias" else (shape[0], inner, config["hidden_size"])
         return [(f"{stem}.{half}.{ending}", shape) for half in ("gate_proj", "up_proj")]
+    if name.endswith("in_proj_qkvz.weight") and config["halves"]:
+        layer, width = name.removesuffix("in_proj_qkvz.weight"), shape[1]
+        gate = config["linear_num_value_heads"] * config["linear_value_head_dim"]
+        return [
+            (f"{layer}in_proj_qkv.weight", (shape[0] - gate, width)),
+            (f"{layer}in_proj_z.weight", (gate, width)),
+        ]
     if name.endswith("kv_b_proj.weight") and config["halves"]:
         layer, n_heads, rank = name.removesuffix("kv_b_proj.weight"), config["num_attention_heads"], shape[1]
         keys, values = (n_heads, rank, config["qk_nope_head_dim"]), (n_heads, config["v_head_dim"], rank)
@@ -146,7 +168,8 @@ def as_transformers_builds(config, architecture):
         for part, shape in in_files(name, tuple(parameter.shape), config):
             target = names.get_name(part, try_suffixes=(".weight", ".bias"))
             assert target is not None, part
-            target = target if target.endswith((".weight", ".bias")) else f"{target}.weight"
+            bare = target.endswith((".weight", ".bias", ".ssm_a"))
+            target = target if bare else f"{target}.weight"
             plain = parameter.ndim == 1 or part.endswith(".bias") or shape[-1] % 32
             tensors[target] = (shape, Q.F32 if plain else Q.Q8_0)
     return tensors, built, model
