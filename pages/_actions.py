@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from types import MappingProxyType
 from urllib.parse import urlencode
@@ -10,6 +11,9 @@ import streamlit as st
 
 from calc.errors import RidgebeamError
 from calc.scenario import URL_PARAMETERS, Scenario, from_json, to_json, to_query
+from pages._answer_metrics import answer_metrics
+from pages._inputs import answer_for
+from pages._report import report
 from pages._sidebar import PASTED_PARAMETER, current_scenario, show_scenario
 from pages._ui import plain_text, show_error
 from presets.scenarios import READY, ReadyScenario
@@ -36,9 +40,31 @@ def draw_actions() -> None:
             _draw_link(current_scenario())
         with st.popover("Save or load", icon=":material/save:", type="tertiary"):
             _draw_file(current_scenario())
+        _draw_report(current_scenario())
     error = st.session_state.pop(LOAD_ERROR_KEY, None)
     if isinstance(error, RidgebeamError):
         show_error(error)
+
+
+def _draw_report(scenario: Scenario) -> None:
+    """The report of the current answer, made when it is asked for; nothing to report on where there is no answer."""
+    try:
+        result = answer_for(scenario)
+    except RidgebeamError:
+        return
+    link = link_to(scenario, st.context.url or "")
+    made_on = f"{dt.datetime.now(tz=dt.UTC):%d %B %Y}"
+    st.download_button(
+        "Report",
+        lambda: report(result, answer_metrics(result), link=link, made_on=made_on),
+        "ridgebeam-report.html",
+        "text/html",
+        key="report",
+        icon=":material/summarize:",
+        type="tertiary",
+        on_click="ignore",
+        help="The answer as one HTML page, with its assumptions, arithmetic and sources.",
+    )
 
 
 def link_to(scenario: Scenario, base_url: str, page_query: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -40,6 +40,7 @@ def draw_sidebar() -> None:
     """Draw all controls and keep the scenario that they describe; raises `InputError` on a value it cannot use."""
     if PROBLEMS_KEY not in st.session_state:
         st.session_state[PROBLEMS_KEY] = from_query(st.query_params.to_dict())
+    _restore_what_an_interrupted_run_lost()
     with st.sidebar:
         st.subheader("Model")
         _draw(table.MODEL[0])
@@ -67,6 +68,16 @@ def draw_sidebar() -> None:
         with st.expander("More: efficiency, profile"):
             _draw(*table.FIDELITY_MORE)
     st.session_state[SCENARIO_KEY] = read_controls(st.session_state)
+
+
+def _restore_what_an_interrupted_run_lost() -> None:
+    """A page switch during a run drops values that came from the link; the scenario of that run still has them."""
+    kept = st.session_state.get(SCENARIO_KEY)
+    if not isinstance(kept, Scenario):
+        return
+    for control in table.CONTROLS:
+        if control.parameter not in st.session_state and control.parameter not in st.query_params:
+            st.session_state[control.parameter] = widget_value(control, kept)
 
 
 def link_notices() -> list[str]:

@@ -19,7 +19,7 @@ from pages._ui import show_formulas
 def draw_steps(result: Answer) -> None:
     """One closed row per step that the answer reached; the row's label is its conclusion."""
     st.subheader("How the answer comes about", anchor=False)
-    for number, (step, conclusion, lines) in enumerate(_steps(result), start=1):
+    for number, (step, conclusion, lines) in enumerate(steps_of(result), start=1):
         with st.expander(f"**{number}** {conclusion}", key=f"step-{step}"):
             st.markdown("\n".join(f"- {line}" for line in lines))
             if result.inputs.scenario.fidelity == Fidelity.TEXTBOOK:
@@ -37,7 +37,8 @@ def step_rows(result: Answer) -> list[dict[str, Any]]:
     return list({(row["quantity"], row["value"]): row for row in rows}.values())
 
 
-def _steps(result: Answer) -> Iterator[tuple[str, str, list[str]]]:
+def steps_of(result: Answer) -> Iterator[tuple[str, str, list[str]]]:
+    """(step, its conclusion, its lines) for every step that the answer reached."""
     yield "memory", *_memory(result)
     if result.sequences is not None:
         yield "sequences", *_sequences(result.sequences)

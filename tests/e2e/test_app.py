@@ -142,9 +142,10 @@ def test_each_page_draws_its_charts_with_words_and_fits_phone_and_dark(page, bas
     expect(title(page)).to_contain_text(FINDINGS[entry.url_path])
     charts = page.locator(".js-plotly-plot")
     expect(charts).to_have_count(CHARTS[entry.url_path])
-    for figure in page.get_by_test_id("stPlotlyChart").all():
-        named = figure.locator("[aria-label]").first
-        assert len(named.get_attribute("aria-label")) > 40
+    figures = page.get_by_role("figure").all()
+    assert len(figures) == CHARTS[entry.url_path]
+    for figure in figures:
+        assert len(figure.get_attribute("aria-label")) > 40
     for ranges in page.evaluate(
         "[...document.querySelectorAll('.js-plotly-plot')].map(p => [p.layout.xaxis, p.layout.yaxis])"
     ):

@@ -1,0 +1,47 @@
+"""The five numbers of an answer, on the page and in the report."""
+
+from __future__ import annotations
+
+from calc import format as fmt
+from calc.answer import Answer, evidence
+from calc.provenance import Provenance
+from pages._ui import Metric
+
+
+def answer_metrics(result: Answer) -> list[Metric]:
+    """GPUs, TTFT, TPOT, cost and utilisation, each with its origin."""
+    scenario, cost, fleet = result.inputs.scenario, result.cost, result.fleet
+    kind = evidence(result)
+    at = "mean" if scenario.percentile is None else "mean; the percentile needs the simulator"
+    return [
+        Metric(
+            label="GPUs",
+            reading=fmt.count(result.gpus),
+            help=f"{fmt.plural(fleet.replicas, 'replica')} of {result.layout.label}." if fleet else "",
+            provenance=kind,
+        ),
+        Metric(
+            label="TTFT",
+            reading=fmt.optional(result.ttft_s, fmt.seconds),
+            help=f"Time to first token without queueing ({at}).",
+            provenance=kind,
+        ),
+        Metric(
+            label="TPOT",
+            reading=fmt.optional(result.tpot_s, fmt.seconds),
+            help=f"Time per output token at a full batch ({at}).",
+            provenance=kind,
+        ),
+        Metric(
+            label="$ per million out",
+            reading=fmt.optional(cost.usd_per_million_output, fmt.usd, "no price"),
+            help=f"US dollars per million output tokens at this traffic. {cost.note}",
+            provenance=Provenance.DATASHEET if cost.usd_per_hour is not None else None,
+        ),
+        Metric(
+            label="Utilisation at peak",
+            reading=fmt.optional(fleet.utilization if fleet else None, fmt.percent),
+            help="Busy share of the GPUs that are bought, headroom included.",
+            provenance=kind,
+        ),
+    ]

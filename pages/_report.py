@@ -1,0 +1,105 @@
+"""The current answer as one self-contained HTML page: finding, numbers, memory, steps, maths, assumptions, sources.
+
+Every text is escaped; the page holds no script and loads nothing, so that it can be mailed and opened anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from calc import format as fmt
+from calc.answer import Answer, headline
+from calc.curves import memory_bar
+from calc.formulas import FORMULAS
+from calc.scenario import Fidelity, to_query
+from calc.substitution import formulas_of, symbols_of
+from pages._axes import COLOURS
+from pages._figures import PART_NAMES
+from pages._plain_maths import plain_maths
+from pages._steps import steps_of
+from pages._ui import Metric
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: .3rem .6rem .3rem 0;
+border-bottom: 1px solid rgba(128,128,128,.35); vertical-align: top; overflow-wrap: anywhere; }
+.bar { display: flex; height: 2.2rem; border: 1px solid rgba(128,128,128,.6); } .bar div { min-width: 1px; }
+.key { display: inline-block; width: .8em; height: .8em; margin-right: .35em; border: 1px solid rgba(128,128,128,.6); }
+.small { opacity: .75; font-size: .88rem; } code { overflow-wrap: anywhere; }
+"""
+
+
+def report(result: Answer, metrics: Sequence[Metric], *, link: str, made_on: str) -> str:
+    """The whole document. `made_on`: a date in words, `link`: the address that opens the scenario."""
+    title = headline(result)
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        _paragraph(f"Ridgebeam, {made_on}. Fidelity: {result.inputs.scenario.fidelity}."),
+        _table([(m.label, m.reading, str(m.provenance or "")) for m in metrics if result.verdict.fits]),
+        "<h2>Memory of one GPU</h2>",
+        _bar(result),
+        "<h2>How the answer comes about</h2>",
+        *_steps(result),
+        "<h2>Assumed</h2>",
+        _list(result.assumptions),
+        "<h2>Asked</h2>",
+        _table([("model", result.inputs.scenario.model), *to_query(result.inputs.scenario).items()]),
+        "<h2>Sources</h2>",
+        _list(_sources(result)),
+        f'<p class="small">Open in Ridgebeam: <code>{escape(link)}</code></p>',
+    ]
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    viewport = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    return f'<!doctype html><html lang="en"><head>{head}{viewport}</head><body>{"".join(body)}</body></html>'
+
+
+def _paragraph(text: str) -> str:
+    return f'<p class="small">{escape(text)}</p>'
+
+
+def _list(lines: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+def _bar(result: Answer) -> str:
+    """The stacked bar in plain boxes, and its key with sizes."""
+    parts = [(PART_NAMES[name], size, COLOURS[name]) for name, size in memory_bar(result).parts if size]
+    boxes = "".join(f'<div style="flex:{size:.0f};background:{colour}"></div>' for _, size, colour in parts)
+    key = "".join(
+        f'<span class="key" style="background:{colour}"></span>{escape(name)} {fmt.binary_bytes(size)} &nbsp; '
+        for name, size, colour in parts
+    )
+    return f'<div class="bar">{boxes}</div><p class="small">{key}</p>'
+
+
+def _steps(result: Answer) -> Iterable[str]:
+    for number, (step, conclusion, lines) in enumerate(steps_of(result), start=1):
+        yield f"<h3>{number}. {escape(conclusion)}</h3>{_list(lines)}"
+        if result.inputs.scenario.fidelity == Fidelity.TEXTBOOK:
+            symbols = symbols_of(result, step)
+            for formula_id in formulas_of(result, step):
+                formula = FORMULAS[formula_id]
+                maths = plain_maths(formula.substituted(symbols))
+                yield f"<p><code>{escape(maths)}</code><br><span class='small'>{escape(formula.title)}. "
+                yield f"Source: {escape(formula.source)}. Ignores: {escape(formula.ignores or 'nothing')}.</span></p>"
+
+
+def _sources(result: Answer) -> list[str]:
+    accelerator = result.inputs.offer.accelerator
+    lines = [
+        f"Model: {result.inputs.spec.id}. {result.inputs.model_note}",
+        f"Accelerator: {accelerator.name}. {accelerator.source_url} {accelerator.source_date}. {accelerator.confirmed}",
+    ]
+    if result.inputs.offer.price_note:
+        lines.append(f"Price: {result.inputs.offer.price_note}")
+    if result.evidence:
+        lines.append(f"Times: {result.evidence}")
+    return lines
