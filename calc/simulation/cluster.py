@@ -1,0 +1,41 @@
+"""`Cluster`: replicas of an engine and the router in front of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from calc.errors import InputError
+from calc.simulation.kernels import layout
+
+
+class Router(StrEnum):
+    """How requests are given to replicas."""
+
+    ROUND_ROBIN = "round-robin"
+    RANDOM = "random"
+    LEAST_OUTSTANDING = "least-outstanding"
+    POWER_OF_TWO = "power-of-two"
+
+
+ROUTER_CODES = {
+    Router.ROUND_ROBIN: layout.ROUND_ROBIN,
+    Router.RANDOM: layout.RANDOM,
+    Router.LEAST_OUTSTANDING: layout.LEAST_OUTSTANDING,
+    Router.POWER_OF_TWO: layout.POWER_OF_TWO,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """How many replicas of the engine run, and how requests reach them."""
+
+    replicas: int = 1
+    router: Router = Router.ROUND_ROBIN
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.replicas, int) or not 1 <= self.replicas <= 4096:
+            raise InputError("replicas", self.replicas, "it must be a whole number from 1 to 4,096")
+        if self.router not in ROUTER_CODES:
+            raise InputError("router", str(self.router), f"choose one of {', '.join(Router)}")

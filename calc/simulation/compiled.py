@@ -1,0 +1,57 @@
+"""Machine code from the kernels, when it is first needed: numba is imported here and nowhere else.
+
+The kernels are plain functions; `compiled` makes a twin of one in which every kernel that it calls is compiled too.
+The twins release the interpreter lock and are cached on disk under a name that holds the digest of all kernel
+sources, so that a change anywhere in them is a new entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+KERNELS = "calc.simulation.kernels."
+
+
+@cache
+def _digest() -> str:
+    digest = blake2b(digest_size=6)
+    for source in sorted((Path(__file__).parent / "kernels").glob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def use_cache(directory: str) -> None:
+    """Keep compiled loops under `directory`; to be called before the first `compiled`."""
+    import numba
+
+    numba.config.CACHE_DIR = directory  # type: ignore[attr-defined]
+
+
+@cache
+def compiled(kernel: FunctionType, *, inner: bool = False) -> Callable[..., Any]:
+    """The compiled twin of a kernel. The first call compiles, or loads from the cache.
+
+    `inner` ones are called by other kernels only and need no way in from Python.
+    """
+    import numba
+
+    scope = dict(kernel.__globals__)
+    for name in kernel.__code__.co_names:
+        called = scope.get(name)
+        if isinstance(called, FunctionType) and called.__module__.startswith(KERNELS):
+            scope[name] = compiled(called, inner=True)
+    twin = FunctionType(kernel.__code__, scope, kernel.__name__, kernel.__defaults__, None)
+    twin.__qualname__ = f"{kernel.__name__}_{_digest()}"
+    twin.__module__ = kernel.__module__
+    options: dict[str, Any] = {"cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    if inner:
+        options |= {"no_cpython_wrapper": True, "forceinline": getattr(kernel, "inlined", False)}
+    else:
+        options["nogil"] = True
+    loop: Callable[..., Any] = numba.njit(**options)(twin)
+    return loop

@@ -1,0 +1,209 @@
+"""The memory of a run, filled from requests, rules, step table and cluster; and what an engine could never run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calc.errors import InputError
+from calc.simulation.cluster import ROUTER_CODES, Cluster, Router
+from calc.simulation.kernels import layout
+from calc.simulation.requests import Ints, RequestTable
+from calc.simulation.rules import CACHING, EngineFamily, EngineRules, Policy
+from calc.simulation.step_table import StepTable
+
+SGLANG_FIRST_RATIO = 0.7  # --schedule-conservativeness 1.0: init_new_token_ratio of srt/managers/scheduler.py
+SGLANG_LEAST_SHARE = 0.14  # min_new_token_ratio_factor
+SGLANG_DECAY_STEPS = 600  # new_token_ratio_decay_steps
+
+
+def uses_cache(requests: RequestTable, rules: EngineRules) -> bool:
+    """Whether blocks are named: the rules say so, or, where they leave it open, the requests share text."""
+    if rules.family not in CACHING:
+        return False
+    return requests.shares_text if rules.prefix_cache is None else rules.prefix_cache
+
+
+def check_requests(requests: RequestTable, rules: EngineRules) -> None:
+    """Refuse requests that the engine could never run, by number."""
+    limit = requests.output_tokens if requests.output_limit is None else requests.output_limit
+    tokens = requests.input_tokens + requests.output_tokens - 1
+    spare = rules.watermark_blocks
+    if rules.family is EngineFamily.SGLANG:
+        tokens = requests.input_tokens + limit + rules.block_size
+    elif rules.family is EngineFamily.SARATHI:
+        spare += 1
+    elif rules.family is EngineFamily.ORCA and rules.reserve_tokens is not None:
+        if np.any(tokens > rules.reserve_tokens):
+            place = int(np.argmax(tokens))
+            raise InputError(
+                f"request {place}",
+                int(tokens[place]),
+                f"at most reserve_tokens ({rules.reserve_tokens}) are allowed",
+            )
+        tokens = np.full(len(requests), rules.reserve_tokens)
+    blocks = -(-tokens // rules.block_size) + spare
+    place = int(np.argmax(blocks))
+    if blocks[place] > rules.num_blocks:
+        raise InputError(
+            "num_blocks",
+            rules.num_blocks,
+            f"request {place} ({requests.input_tokens[place]} in, {requests.output_tokens[place]} out) "
+            f"alone needs {blocks[place]} blocks of {rules.block_size}",
+            next_step="Give more blocks, or leave such requests out.",
+        )
+    if not rules.chunked_prefill and int(tokens.max()) > rules.budget:
+        raise InputError(
+            "token_budget",
+            rules.budget,
+            f"without chunked prefill the longest request ({tokens.max()}) must fit",
+        )
+
+
+def settings_record(
+    requests: RequestTable, rules: EngineRules, step: StepTable, cluster: Cluster, *, skip: bool
+) -> Any:
+    cached = uses_cache(requests, rules)
+    family = rules.family
+    record = np.zeros(1, layout.SETTINGS)[0]
+    values: dict[str, float] = {
+        "budget": rules.budget,
+        "max_seqs": rules.places,
+        "block_size": rules.block_size,
+        "num_blocks": rules.num_blocks,
+        "watermark": rules.watermark_blocks,
+        "threshold": rules.long_prefill_threshold,
+        "chunked": rules.chunked_prefill and family is not EngineFamily.ORCA,
+        "whole_prompt": rules.reserve_full_prompt or family is not EngineFamily.VLLM,
+        "reserve_prompt": family is EngineFamily.SARATHI,
+        "reserve_all": family is EngineFamily.ORCA,
+        "spare": family is EngineFamily.SARATHI,
+        "admit_after_preemption": family is EngineFamily.SARATHI,
+        "by_priority": rules.policy is Policy.PRIORITY,
+        "cached": cached,
+        "register_late": family in (EngineFamily.SGLANG, EngineFamily.NANO_VLLM),
+        "list_decoded": family is not EngineFamily.SGLANG,
+        "mixed": rules.mixed_chunk,
+        "prefill_limit": rules.prefill_limit,
+        "window": step.window,
+        "classes": int(_ranks(requests, rules).max()) + 1,
+        "skip": skip,
+        "shared_text": cached and requests.shares_text,
+        "batch_size": rules.slots,
+        "router": ROUTER_CODES[cluster.router],
+        "replicas": cluster.replicas,
+        "pad": family is EngineFamily.STATIC,
+        "successors": requests.predecessor is not None,
+        "ratio_first": min(1.0, SGLANG_FIRST_RATIO * rules.conservativeness),
+        "batch_timeout_s": layout.NEVER if rules.batch_timeout_s is None else rules.batch_timeout_s,
+    }
+    values["ratio_least"] = values["ratio_first"] * SGLANG_LEAST_SHARE
+    values["ratio_decay"] = (values["ratio_first"] - values["ratio_least"]) / SGLANG_DECAY_STEPS
+    looks = cluster.router in (Router.LEAST_OUTSTANDING, Router.POWER_OF_TWO)
+    values["feedback"] = cluster.replicas > 1 and (looks or requests.predecessor is not None)
+    if requests.prefix_ids is not None:
+        values["ids_block"] = _ids_block(requests, rules)
+        values["id_count"] = len(np.unique(requests.prefix_ids))
+    values["key_width"] = int((requests.input_tokens + requests.output_tokens).max()) // rules.block_size + 2
+    for name, value in values.items():
+        record[name] = value
+    return record
+
+
+def _ranks(requests: RequestTable, rules: EngineRules) -> Ints:
+    """Priority classes as 0, 1, ...; all 0 without priorities."""
+    if rules.policy is not Policy.PRIORITY or requests.priority is None:
+        return np.zeros(len(requests), np.int64)
+    return np.unique(requests.priority, return_inverse=True)[1].astype(np.int64)
+
+
+def _ids_block(requests: RequestTable, rules: EngineRules) -> int:
+    size, block = requests.prefix_block, rules.block_size
+    if size % block and block % size:
+        raise InputError(
+            "block_size", block, f"it must divide the trace's prefix blocks of {size} tokens, or the reverse"
+        )
+    return size
+
+
+def request_records(requests: RequestTable, rules: EngineRules, cluster: Cluster) -> Any:
+    count = len(requests)
+    records = np.zeros(count, layout.REQUEST)
+    records["arrival"] = requests.arrival_s
+    records["input"] = requests.input_tokens
+    records["target"] = requests.input_tokens
+    records["output"] = requests.output_tokens
+    records["limit"] = requests.output_tokens if requests.output_limit is None else requests.output_limit
+    for name in ("scheduled", "first", "last", "emit", "late", "due"):
+        records[name] = -1
+    for name in (
+        "successor", "slot", "position", "window_position", "next", "previous", "ring_next", "ring_previous",
+        "arrival_heap", "replica",
+    ):  # fmt: skip
+        records[name] = layout.NONE
+    records["priority"] = _ranks(requests, rules)
+    if rules.family is EngineFamily.ORCA:
+        own = requests.input_tokens + requests.output_tokens - 1
+        longest = own if rules.reserve_tokens is None else np.full(count, rules.reserve_tokens)
+        records["reserve"] = -(-longest // rules.block_size)
+    records["stream"] = np.arange(count)
+    if requests.stream is not None:
+        names = np.where(requests.stream >= 0, requests.stream, np.arange(count) + requests.stream.max() + 1)
+        records["stream"] = np.unique(names, return_inverse=True)[1]
+    if requests.predecessor is not None:
+        followers = np.flatnonzero(requests.predecessor >= 0)
+        records["follows"][followers] = 1
+        records["arrival"][followers] = layout.NEVER
+        records["successor"][requests.predecessor[followers]] = followers
+        if requests.think_s is not None:
+            records["think"] = requests.think_s
+    if requests.prefix_count is not None:
+        records["id_count"] = requests.prefix_count
+        records["id_start"] = np.concatenate(([0], np.cumsum(requests.prefix_count)[:-1]))
+    if cluster.replicas > 1 and cluster.router in (Router.RANDOM, Router.POWER_OF_TWO):
+        draws = np.random.default_rng(cluster.seed).integers(0, cluster.replicas, size=(count, 2))
+        records["draw_one"], records["draw_two"] = draws[:, 0], draws[:, 1]
+    return records
+
+
+def replica_arrays(
+    requests: RequestTable, rules: EngineRules, cluster: Cluster, settings: Any
+) -> layout.Replicas:
+    count = cluster.replicas
+    cached = bool(settings["cached"])
+    total = len(requests)
+    holders = rules.places
+    if rules.family is EngineFamily.NANO_VLLM:
+        holders = max(holders, rules.num_blocks)
+    holders = min(holders, total) + 2
+    state = np.zeros(count, layout.STATE)
+    for name in ("run_head", "run_tail", "free_head", "free_tail", "partial"):
+        state[name] = layout.NONE
+    state["wake"] = layout.NEVER
+    state["free"] = rules.num_blocks
+    state["series_width_s"] = layout.SERIES_FIRST_WIDTH_S
+    state["ratio_base"] = settings["ratio_first"]
+    width = max(holders, rules.block_size, layout.LIST_ROWS, int(settings["classes"])) + 1
+    lists = np.zeros((count, layout.LIST_ROWS, width), np.int32)
+    for line in (layout.RING, layout.WAITING_HEAD, layout.WAITING_TAIL):
+        lists[:, line] = layout.NONE
+    blocks = np.zeros((count, rules.num_blocks if cached else 1), layout.BLOCK)
+    texts = np.zeros((count, 1), np.int32)
+    if cached:
+        longest = int((requests.input_tokens + requests.output_tokens).max())
+        settings["table_width"] = -(-longest // rules.block_size) + 1
+        settings["ids_at"] = holders * settings["table_width"]
+        ids = np.zeros(1, np.int32)
+        if requests.prefix_ids is not None:
+            ids = np.unique(requests.prefix_ids, return_inverse=True)[1].astype(np.int32)
+        texts = np.zeros((count, int(settings["ids_at"]) + len(ids)), np.int32)
+        texts[:, int(settings["ids_at"]) :] = ids
+        lists[:, layout.FREE_SLOTS, :holders] = np.arange(holders)
+        state["free_slots"] = holders
+        for name in ("bucket", "chain_next", "chain_previous"):
+            blocks[name] = layout.NONE
+        blocks["previous"] = np.arange(-1, rules.num_blocks - 1)
+        blocks["next"] = np.append(np.arange(1, rules.num_blocks), layout.NONE)
+        state["free_head"], state["free_tail"] = 0, rules.num_blocks - 1
+    return layout.Replicas(state, lists, blocks, texts)

@@ -1,0 +1,145 @@
+"""`RequestTable`: the requests of a simulation as arrays, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from calc.errors import InputError
+from calc.workload import MAX_TOKENS
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+MAX_PRIORITIES = 16
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RequestTable:
+    """One entry a request.
+
+    arrival_s: seconds, rising; nan where the request follows another one. input_tokens, output_tokens: at least 1.
+    output_limit: the most tokens that the engine must expect (default: output_tokens). priority: smaller goes first.
+    predecessor, think_s: a request arrives `think_s` after its predecessor has finished (-1: it has none).
+    stream: requests of one stream continue each other's text (-1: a text of its own).
+    prefix_ids: for each request the ids of its prompt's blocks of `prefix_block` tokens, equal ids meaning equal text
+    up to there; flat, with `prefix_count` per request.
+    """
+
+    arrival_s: Floats
+    input_tokens: Ints
+    output_tokens: Ints
+    output_limit: Ints | None = None
+    priority: Ints | None = None
+    predecessor: Ints | None = None
+    think_s: Floats | None = None
+    stream: Ints | None = None
+    prefix_ids: Ints | None = None
+    prefix_count: Ints | None = None
+    prefix_block: int = 0
+    name: str = field(default="requests")
+
+    def __post_init__(self) -> None:
+        count = len(self.arrival_s)
+        if count == 0:
+            raise InputError(self.name, 0, "there must be at least one request")
+        for name in ("input_tokens", "output_tokens"):
+            self._check_tokens(name, getattr(self, name), count)
+        for name in ("output_limit", "priority", "predecessor", "think_s", "stream", "prefix_count"):
+            values = getattr(self, name)
+            if values is not None and len(values) != count:
+                raise InputError(
+                    name, len(values), f"it must have one value for each of the {count} requests"
+                )
+        if self.output_limit is not None:
+            self._check_tokens("output_limit", self.output_limit, count)
+            if np.any(self.output_limit < self.output_tokens):
+                raise InputError("output_limit", "less than output_tokens", "no request may exceed its limit")
+        self._check_arrivals()
+        if self.priority is not None and len(np.unique(self.priority)) > MAX_PRIORITIES:
+            raise InputError("priority", "too many levels", f"at most {MAX_PRIORITIES} different ones")
+        if self.prefix_ids is not None:
+            self._check_prefixes()
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    def _check_tokens(self, name: str, values: Any, count: int) -> None:
+        if len(values) != count:
+            raise InputError(name, len(values), f"it must have one value for each of the {count} requests")
+        wrong = np.flatnonzero((values < 1) | (values > MAX_TOKENS))
+        if len(wrong):
+            raise InputError(
+                f"{name} of request {wrong[0]}", int(values[wrong[0]]), f"it must be from 1 to {MAX_TOKENS:,}"
+            )
+
+    def _check_arrivals(self) -> None:
+        free = np.ones(len(self), bool) if self.predecessor is None else self.predecessor < 0
+        times = self.arrival_s[free]
+        if len(times) == 0:
+            raise InputError("arrival_s", "none", "some request must have an arrival time of its own")
+        if not np.all(np.isfinite(times)) or times.min() < 0:
+            raise InputError("arrival_s", float(times.min()), "times are seconds from 0")
+        if np.any(np.diff(times) < 0):
+            place = int(np.flatnonzero(np.diff(times) < 0)[0]) + 1
+            raise InputError("arrival_s", float(times[place]), f"times must rise (request {place})")
+        if self.predecessor is not None:
+            given = self.predecessor[self.predecessor >= 0]
+            if len(given) and (given.max() >= len(self) or len(np.unique(given)) != len(given)):
+                raise InputError("predecessor", int(given.max()), "each request has at most one successor")
+            if np.any(given >= np.flatnonzero(self.predecessor >= 0)):
+                raise InputError(
+                    "predecessor", "a later request", "a predecessor stands before its successor"
+                )
+            thinks = self.think_s
+            if thinks is not None and not (np.all(np.isfinite(thinks)) and thinks.min() >= 0):
+                raise InputError("think_s", float(np.min(thinks)), "it must be 0 or more seconds")
+
+    def _check_prefixes(self) -> None:
+        if self.prefix_count is None or self.prefix_block < 1 or self.prefix_ids is None:
+            raise InputError(
+                "prefix_block", self.prefix_block, "prefix_ids need prefix_count and prefix_block"
+            )
+        if int(self.prefix_count.sum()) != len(self.prefix_ids):
+            raise InputError("prefix_count", int(self.prefix_count.sum()), "it must add up to the prefix_ids")
+        needed = -(-self.input_tokens // self.prefix_block)
+        wrong = np.flatnonzero(self.prefix_count > needed)
+        if len(wrong):
+            raise InputError(
+                f"prefix_count of request {wrong[0]}",
+                int(self.prefix_count[wrong[0]]),
+                "more ids than its prompt has blocks",
+            )
+
+    @property
+    def shares_text(self) -> bool:
+        """Whether one request can hit what another one cached."""
+        return self.prefix_ids is not None or self.stream is not None
+
+    def stretched(self, factor: float) -> RequestTable:
+        """The same requests, with all times between arrivals multiplied by `factor`."""
+        if not (np.isfinite(factor) and factor > 0):
+            raise InputError("stretch", factor, "it must be positive")
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return RequestTable(**{**values, "arrival_s": self.arrival_s * factor})
+
+    def tiled(self, times: int, gap_s: float = 0.0) -> RequestTable:
+        """The same arrivals and lengths `times` over, one after the other; prefixes and conversations are dropped."""
+        span = float(self.arrival_s[-1] - self.arrival_s[0]) + gap_s
+        shifts = np.repeat(np.arange(times) * span, len(self))
+        return RequestTable(
+            arrival_s=np.maximum.accumulate(np.tile(self.arrival_s - self.arrival_s[0], times) + shifts),
+            input_tokens=np.tile(self.input_tokens, times),
+            output_tokens=np.tile(self.output_tokens, times),
+            name=self.name,
+        )
+
+
+def prefix_block_hits(table: RequestTable) -> tuple[int, int]:
+    """(blocks that an earlier request had, all blocks) of the prompts: the hits of a cache without end."""
+    if table.prefix_ids is None:
+        return 0, 0
+    return len(table.prefix_ids) - len(np.unique(table.prefix_ids)), len(table.prefix_ids)

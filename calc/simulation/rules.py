@@ -1,0 +1,196 @@
+"""`EngineRules`: which engine's scheduler is simulated and how it is set; what a family does not model is refused.
+
+`DEFAULTS` are the engines' own defaults, named and with their source; nothing is assumed silently in the loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, fields
+from enum import StrEnum
+from math import isfinite
+from typing import Any
+
+from calc.errors import InputError
+
+MAX_COUNT = 2**30
+NO_BUDGET = 2**40  # tokens a pass, where an engine knows no budget
+
+
+class EngineFamily(StrEnum):
+    """Engines whose scheduling rules can be simulated."""
+
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    NANO_VLLM = "nano-vllm"
+    SARATHI = "sarathi"
+    ORCA = "orca"
+    STATIC = "static"
+
+
+class Policy(StrEnum):
+    """Order of the waiting requests."""
+
+    FCFS = "fcfs"
+    PRIORITY = "priority"
+
+
+_EVERY = frozenset(EngineFamily)
+_VLLM, _SGLANG, _NANO = EngineFamily.VLLM, EngineFamily.SGLANG, EngineFamily.NANO_VLLM
+_SARATHI, _ORCA, _STATIC = EngineFamily.SARATHI, EngineFamily.ORCA, EngineFamily.STATIC
+
+CACHING = frozenset({_VLLM, _SGLANG, _NANO})
+
+FEATURES: dict[str, frozenset[EngineFamily]] = {
+    "max_seqs": _EVERY - {_STATIC},
+    "token_budget": frozenset({_VLLM, _SGLANG, _NANO, _SARATHI}),
+    "prefix_cache": CACHING,
+    "policy": frozenset({_VLLM}),
+    "chunked_prefill": frozenset({_VLLM}),
+    "long_prefill_threshold": frozenset({_VLLM}),
+    "watermark": frozenset({_VLLM, _SARATHI}),
+    "reserve_full_prompt": frozenset({_VLLM}),
+    "reserve_tokens": frozenset({_ORCA}),
+    "mixed_chunk": frozenset({_SGLANG}),
+    "max_prefill_tokens": frozenset({_SGLANG}),
+    "conservativeness": frozenset({_SGLANG}),
+    "batch_size": frozenset({_STATIC}),
+    "batch_timeout_s": frozenset({_STATIC}),
+}
+"""Which family models which setting; any other value than the dataclass's default is refused elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRules:
+    """One engine's scheduler settings.
+
+    num_blocks, block_size: the KV pool (SGLang: pages). token_budget: tokens a pass (SGLang: the prefill chunk).
+    max_seqs: requests that run at once (nano-vllm: in one pass). prefix_cache: None: on if the requests share text.
+    long_prefill_threshold: longest chunk of one prompt, 0: none. watermark: share of the pool that admission leaves
+    free. reserve_full_prompt: admit a prompt only if all of it fits (vLLM's scheduler_reserve_full_isl).
+    reserve_tokens: Orca's length that every request reserves; None: its own length, an oracle.
+    """
+
+    family: EngineFamily
+    num_blocks: int
+    block_size: int = 16
+    token_budget: int | None = None
+    max_seqs: int | None = None
+    prefix_cache: bool | None = None
+    policy: Policy = Policy.FCFS
+    chunked_prefill: bool = True
+    long_prefill_threshold: int = 0
+    watermark: float = 0.0
+    reserve_full_prompt: bool = True
+    reserve_tokens: int | None = None
+    mixed_chunk: bool = False
+    max_prefill_tokens: int | None = None
+    conservativeness: float = 1.0
+    batch_size: int | None = None
+    batch_timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.family not in _EVERY:
+            allowed = ", ".join(_EVERY)
+            raise InputError("engine rules", str(self.family), f"choose one of {allowed}")
+        self._refuse_unmodelled()
+        self._check_counts()
+        if not (isfinite(self.watermark) and 0 <= self.watermark < 1):
+            raise InputError("watermark", self.watermark, "it is a share of the blocks, from 0 to below 1")
+        if not (isfinite(self.conservativeness) and 0 < self.conservativeness <= 10):
+            raise InputError("conservativeness", self.conservativeness, "it must lie between 0 and 10")
+        if self.batch_timeout_s is not None and not self.batch_timeout_s >= 0:
+            raise InputError("batch_timeout_s", self.batch_timeout_s, "it is a time in seconds, 0 or more")
+        if self.long_prefill_threshold and not self.chunked_prefill:
+            raise InputError(
+                "long_prefill_threshold", self.long_prefill_threshold, "it needs chunked prefill"
+            )
+        mixes = self.family in (_VLLM, _SARATHI)
+        if mixes and self.budget < self.places:
+            raise InputError(
+                "token_budget",
+                self.budget,
+                f"it must be at least max_seqs ({self.places}): each running sequence takes a token",
+            )
+
+    def _refuse_unmodelled(self) -> None:
+        for field in fields(self):
+            modelled = FEATURES.get(field.name, _EVERY)
+            default = None if field.default is MISSING else field.default
+            if self.family not in modelled and getattr(self, field.name) not in (default, False):
+                raise InputError(
+                    field.name,
+                    getattr(self, field.name),
+                    f"the {self.family} rules do not have it",
+                    next_step=f"Leave it out, or choose one of: {', '.join(sorted(modelled))}.",
+                )
+
+    def _check_counts(self) -> None:
+        for name in (
+            "num_blocks", "block_size", "token_budget", "max_seqs", "max_prefill_tokens", "batch_size",
+            "reserve_tokens",
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or not 1 <= value <= MAX_COUNT):
+                raise InputError(name, value, f"it must be a whole number from 1 to {MAX_COUNT:,}")
+        if not 0 <= self.long_prefill_threshold <= MAX_COUNT:
+            raise InputError(
+                "long_prefill_threshold", self.long_prefill_threshold, "it must be 0 or positive"
+            )
+
+    @property
+    def budget(self) -> int:
+        """Tokens a pass, the engine's default where none is given."""
+        if self.family in (_ORCA, _STATIC):
+            return NO_BUDGET
+        return (
+            self.token_budget if self.token_budget is not None else int(DEFAULTS[self.family]["token_budget"])
+        )
+
+    @property
+    def places(self) -> int:
+        """Requests that run at once."""
+        if self.family is _STATIC:
+            return self.slots
+        return self.max_seqs if self.max_seqs is not None else int(DEFAULTS[self.family]["max_seqs"])
+
+    @property
+    def slots(self) -> int:
+        """Slots of a static batch."""
+        return self.batch_size if self.batch_size is not None else int(DEFAULTS[_STATIC]["batch_size"])
+
+    @property
+    def prefill_limit(self) -> int:
+        """SGLang's max_prefill_tokens."""
+        if self.max_prefill_tokens is not None:
+            return self.max_prefill_tokens
+        return int(DEFAULTS[_SGLANG]["max_prefill_tokens"])
+
+    @property
+    def watermark_blocks(self) -> int:
+        return int(self.watermark * self.num_blocks)
+
+
+DEFAULTS: dict[EngineFamily, dict[str, Any]] = {
+    # vllm/config/scheduler.py: bare defaults; servers on >= 70 GiB cards run 8192 tokens and 1024 sequences
+    _VLLM: {"block_size": 16, "token_budget": 2048, "max_seqs": 128},
+    # srt/server_args.py: chunked_prefill_size on 80 GB cards; the number of running requests comes from memory
+    _SGLANG: {"block_size": 1, "token_budget": 8192, "max_seqs": 4096, "max_prefill_tokens": 16384},
+    # nanovllm/config.py
+    _NANO: {"block_size": 256, "token_budget": 16384, "max_seqs": 512},
+    # microsoft/sarathi-serve and microsoft/vidur: chunk 512, batch cap 128, watermark 1%
+    _SARATHI: {"block_size": 16, "token_budget": 512, "max_seqs": 128, "watermark": 0.01},
+    # Yu et al., OSDI 2022 leave the batch size open; the cap of the engines above
+    _ORCA: {"block_size": 16, "max_seqs": 128},
+    # no engine's default: a batch that most cards hold
+    _STATIC: {"block_size": 16, "batch_size": 8},
+}
+
+
+def engine_rules(family: str, *, num_blocks: int, **settings: Any) -> EngineRules:
+    """The family's own defaults with `settings` on top; None means the default."""
+    try:
+        known = EngineFamily(family)
+    except ValueError:
+        raise InputError("engine rules", family, f"choose one of {', '.join(EngineFamily)}") from None
+    given = {name: value for name, value in settings.items() if value is not None}
+    return EngineRules(family=known, num_blocks=num_blocks, **{**DEFAULTS[known], **given})

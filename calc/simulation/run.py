@@ -1,0 +1,150 @@
+"""`Simulation`: sets up the memory of a run, runs it in slices, and hands over what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from calc.errors import InputError, RidgebeamError
+from calc.simulation.cluster import Cluster
+from calc.simulation.kernels import layout, loops
+from calc.simulation.memory import (
+    check_requests,
+    replica_arrays,
+    request_records,
+    settings_record,
+    uses_cache,
+)
+from calc.simulation.requests import RequestTable
+from calc.simulation.results import PassRecord, SimulationResult
+from calc.simulation.rules import EngineFamily, EngineRules
+from calc.simulation.step_table import StepTable
+
+DEFAULT_SLICE = 100_000  # passes between two looks at progress: about a tenth of a second, compiled
+
+_LOOPS: dict[EngineFamily, Callable[..., int]] = {
+    EngineFamily.VLLM: loops.run_mixed,
+    EngineFamily.SARATHI: loops.run_mixed,
+    EngineFamily.ORCA: loops.run_mixed,
+    EngineFamily.SGLANG: loops.run_sglang,
+    EngineFamily.NANO_VLLM: loops.run_nano_vllm,
+    EngineFamily.STATIC: loops.run_static,
+}
+
+
+class Cancelled(RidgebeamError):  # noqa: N818 - it is no fault: somebody asked for it
+    """The caller asked a run to end before it was done."""
+
+
+class Simulation:
+    """A run that can stop after any slice and go on. The lock is released while compiled loops run.
+
+    skip: jump over equal decode passes; the outcome is the same without, only slower. compiled: False runs the same
+    source as plain Python, for reference. log_passes: how many passes to keep for the schedule's trace.
+    """
+
+    def __init__(
+        self,
+        requests: RequestTable,
+        rules: EngineRules,
+        step: StepTable,
+        *,
+        cluster: Cluster | None = None,
+        skip: bool = True,
+        compiled: bool = True,
+        log_passes: int = 0,
+    ) -> None:
+        self.table, self.rules, self.step = requests, rules, step
+        self.cluster = cluster or Cluster()
+        self.cached = uses_cache(requests, rules)
+        check_requests(requests, rules)
+        settings = settings_record(requests, rules, step, self.cluster, skip=skip)
+        self._requests = request_records(requests, rules, self.cluster)
+        self._replicas = replica_arrays(requests, rules, self.cluster, settings)
+        self._run = layout.Run(settings, np.zeros(1, layout.WORLD)[0], step.record())
+        self._loop = _LOOPS[rules.family]
+        if compiled:
+            from calc.simulation.compiled import compiled as compile_kernel
+
+            self._loop = compile_kernel(self._loop)
+        self._log_passes = log_passes
+        self._log: list[PassRecord] = []
+        self._passes_seen = np.zeros(self.cluster.replicas, np.int64)
+        self.done = False
+
+    def _keep_pass(self) -> None:
+        """Note what the last pass was."""
+        state = self._replicas.state
+        for replica in np.flatnonzero(state["passes"] != self._passes_seen):
+            one = state[replica]
+            self._passes_seen[replica] = one["passes"]
+            self._log.append(
+                PassRecord(
+                    replica=int(replica),
+                    start_s=float(one["pass_start_s"]),
+                    end_s=float(one["now"]),
+                    steps=int(one["pass_steps"]),
+                    prefill_tokens=int(one["pass_prefill"]),
+                    decoding=int(one["pass_decoding"]),
+                    running=int(one["running"]),
+                    waiting=int(one["waiting"]),
+                    used_blocks=int(self.rules.num_blocks - one["free"]),
+                )
+            )
+
+    @property
+    def progress(self) -> float:
+        """Share of the requests that have finished."""
+        return float(self._run.world["done"]) / len(self.table)
+
+    def advance(self, passes: int = DEFAULT_SLICE) -> bool:
+        """Run up to `passes` passes; True when all requests have finished."""
+        if not self.done and self._log_passes > len(self._log):
+            passes = 1
+        if not self.done:
+            outcome = self._loop(self._requests, self._replicas, self._run, passes)
+            if outcome < 0:
+                raise RuntimeError(
+                    "a replica has requests but can run none of them: the scheduling rules are broken"
+                )
+            self.done = outcome == 1
+            if passes == 1 and not self.done:
+                self._keep_pass()
+        return self.done
+
+    def violators(self, ttft_s: float, tpot_s: float, e2e_s: float) -> int:
+        """Finished requests so far that missed one of the limits (infinite: no limit)."""
+        records = self._requests
+        done = records[records["state"] == layout.DONE]
+        gaps = np.maximum(done["output"] - 1, 1)
+        late = (done["first"] - done["arrival"] > ttft_s) | (done["last"] - done["arrival"] > e2e_s)
+        late |= (done["last"] - done["first"]) / gaps > tpot_s
+        return int(np.count_nonzero(late))
+
+    def result(self) -> SimulationResult:
+        """What happened; the run must be done."""
+        if not self.done:
+            raise InputError("simulation", f"{self.progress:.0%} done", "it must have run to its end")
+        return SimulationResult.read(self)
+
+
+def simulate(
+    requests: RequestTable,
+    rules: EngineRules,
+    step: StepTable,
+    *,
+    cluster: Cluster | None = None,
+    skip: bool = True,
+    compiled: bool = True,
+    log_passes: int = 0,
+    progress: Callable[[float], bool] | None = None,
+) -> SimulationResult:
+    """Run to the end. `progress` is told the share done after each slice; if it returns False, `Cancelled` is raised."""
+    run = Simulation(
+        requests, rules, step, cluster=cluster, skip=skip, compiled=compiled, log_passes=log_passes
+    )
+    while not run.advance():
+        if progress is not None and not progress(run.progress):
+            raise Cancelled(f"The simulation was stopped at {run.progress:.0%}.")
+    return run.result()

@@ -1,0 +1,111 @@
+"""Random requests and rules for the properties that every engine must have; small pools, so that they fill."""
+
+import numpy as np
+
+from calc.simulation.cluster import Cluster, Router
+from calc.simulation.requests import RequestTable
+from calc.simulation.rules import EngineFamily, Policy, engine_rules
+from calc.simulation.step_table import StepTable
+
+AFFINE = StepTable.affine(fixed_s=7.5e-3, prefill_s=5e-5, decode_s=2e-5, kv_s=1.5e-7)
+CURVED = StepTable(
+    prefill_knots=(0.0, 1.0, 64.0, 512.0),
+    decode_knots=(0.0, 1.0, 8.0, 32.0),
+    base_s=(
+        (5e-3, 6e-3, 8e-3, 1e-2),
+        (8e-3, 9e-3, 1e-2, 2e-2),
+        (1e-2, 2e-2, 2.5e-2, 3e-2),
+        (4e-2, 5e-2, 6e-2, 7e-2),
+    ),
+    kv_s=2e-7,
+    attention_s=1e-8,
+    window=40,
+    window_s=3e-7,
+)
+FAMILIES = tuple(EngineFamily)
+
+
+def random_requests(draw, *, followers=False, texts=None, count=None):
+    """A small random table: bursts and pauses, short and long prompts and answers."""
+    count = count or int(draw.integers(2, 40))
+    gaps = draw.exponential(draw.choice([0.002, 0.02, 0.3]), count)
+    arrival = np.cumsum(gaps)
+    table = {
+        "arrival_s": arrival,
+        "input_tokens": draw.integers(1, 120, count),
+        "output_tokens": np.where(draw.random(count) < 0.2, 1, draw.integers(1, 90, count)),
+        "priority": draw.integers(0, 3, count),
+    }
+    if followers:
+        predecessor = np.full(count, -1)
+        for i in range(1, count):
+            before = int(draw.integers(0, i))
+            if draw.random() < 0.6 and before not in predecessor:
+                predecessor[i] = before
+        arrival[predecessor >= 0] = np.nan
+        table |= {"predecessor": predecessor, "think_s": draw.exponential(0.1, count)}
+    if texts == "stream":
+        table["stream"] = draw.integers(-1, 4, count)
+    if texts == "ids":
+        counts = table["input_tokens"] // 16
+        table |= {
+            "prefix_ids": np.concatenate(
+                [1000 * draw.integers(0, 3) + np.arange(c) for c in counts] or [[]]
+            ).astype(int),
+            "prefix_count": counts,
+            "prefix_block": 16,
+        }
+    return RequestTable(**table)
+
+
+def random_rules(draw, family, requests, *, cached=False):
+    """Rules of a family with a pool that holds the largest request and little more."""
+    size = int(draw.choice([1, 4, 16]))
+    longest = int((requests.input_tokens + requests.output_tokens).max())
+    most = -(-longest // size) + 3
+    blocks = int(most * draw.uniform(1.0, 3.0))
+    seqs = int(draw.choice([1, 3, 8, 30]))
+    settings = {"block_size": size, "num_blocks": blocks}
+    budget = seqs + int(draw.choice([1, 20, 200]))
+    if family is EngineFamily.VLLM:
+        settings |= {
+            "max_seqs": seqs,
+            "token_budget": budget,
+            "policy": draw.choice(list(Policy)),
+            "long_prefill_threshold": int(draw.choice([0, 0, 9])),
+            "reserve_full_prompt": bool(draw.random() < 0.5),
+            "watermark": float(draw.choice([0.0, 0.02])),
+        }
+        if draw.random() < 0.2:
+            settings |= {
+                "chunked_prefill": False,
+                "token_budget": longest + seqs,
+                "long_prefill_threshold": 0,
+            }
+    elif family is EngineFamily.SARATHI:
+        settings |= {"max_seqs": seqs, "token_budget": budget}
+    elif family is EngineFamily.NANO_VLLM:
+        settings |= {"max_seqs": seqs, "token_budget": int(draw.choice([30, 100, 1000]))}
+    elif family is EngineFamily.SGLANG:
+        settings |= {
+            "max_seqs": seqs,
+            "token_budget": int(draw.choice([32, 100, 1000])),
+            "num_blocks": blocks + 2,
+            "mixed_chunk": bool(draw.random() < 0.3),
+            "conservativeness": float(draw.choice([0.2, 1.0])),
+            "max_prefill_tokens": int(draw.choice([40, 16384])),
+        }
+    elif family is EngineFamily.ORCA:
+        settings |= {"max_seqs": seqs, "reserve_tokens": draw.choice([None, longest])}
+    else:
+        settings |= {"batch_size": seqs, "batch_timeout_s": draw.choice([None, 0.05])}
+    if family in (EngineFamily.VLLM, EngineFamily.SGLANG, EngineFamily.NANO_VLLM):
+        settings["prefix_cache"] = cached
+    settings["num_blocks"] += int(settings["num_blocks"] * settings.get("watermark", 0.01)) + 2
+    return engine_rules(family, **settings)
+
+
+def random_cluster(draw):
+    return Cluster(
+        replicas=int(draw.integers(2, 4)), router=draw.choice(list(Router)), seed=int(draw.integers(100))
+    )
