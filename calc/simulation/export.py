@@ -64,16 +64,12 @@ def chrome_trace(result: SimulationResult) -> dict[str, Any]:
             ("prefill", float(result.scheduled_s[i]), float(result.first_s[i])),
             ("decode", float(result.first_s[i]), float(result.last_s[i])),
         )
-        for name, start, end in spans:
-            if end > start:
-                span = {
-                    "name": f"{name} {i}",
-                    "cat": name,
-                    "ts": start / US,
-                    "dur": (end - start) / US,
-                    "args": told,
-                }
-                events.append(where | span)
+        events.extend(
+            where
+            | {"name": f"{name} {i}", "cat": name, "ts": start / US, "dur": (end - start) / US, "args": told}
+            for name, start, end in spans
+            if end > start
+        )
     for one in result.log:
         load = {
             "running": one.running, "waiting": one.waiting, "blocks": one.used_blocks,
