@@ -79,8 +79,8 @@ def chrome_trace(result: SimulationResult) -> dict[str, Any]:
             events.append(
                 {"name": name, "ph": "C", "pid": one.replica, "ts": one.start_s / US, "args": {name: value}}
             )
-    for replica in range(result.replicas):
-        events.append(
-            {"name": "process_name", "ph": "M", "pid": replica, "args": {"name": f"replica {replica}"}}
-        )
+    events.extend(
+        {"name": "process_name", "ph": "M", "pid": replica, "args": {"name": f"replica {replica}"}}
+        for replica in range(result.replicas)
+    )
     return {"traceEvents": events, "displayTimeUnit": "ms"}
