@@ -42,11 +42,12 @@ CACHE = HubCache()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubModel:
-    """What was read of one model. `config` is the parsed config.json, with the separate quantisation config put in."""
+    """What was read of one model; `hf_quant_config` is the file that ModelOpt puts beside config.json, where there is one."""
 
     repo_id: str
     commit: str | None
     config: dict[str, object]
+    hf_quant_config: dict[str, object] | None
     checkpoint: CheckpointFacts | None
     warnings: tuple[str, ...] = ()
 
@@ -100,9 +101,10 @@ def _read(client: HubClient, reference: HubReference) -> _Reading:
     complete = True
     info: RepoInfo | None = None
     facts: CheckpointFacts | None = None
+    quantization: dict[str, object] | None = None
     try:
         info = client.info(repo_id, revision)
-        _add_quantization(client, reference, info, config)
+        quantization = _quantization(client, reference, info)
         facts = read_facts(client, reference, info)
     except SourceError as error:
         complete = error.fault not in hub_faults.TRANSIENT
@@ -113,6 +115,7 @@ def _read(client: HubClient, reference: HubReference) -> _Reading:
         repo_id=(info.id if info else None) or repo_id,
         commit=got.commit or (info.commit if info else None),
         config=config,
+        hf_quant_config=quantization,
         checkpoint=facts,
         warnings=tuple(warnings),
     )
@@ -120,24 +123,15 @@ def _read(client: HubClient, reference: HubReference) -> _Reading:
     return _Reading(model=model, public=public, complete=complete)
 
 
-def _add_quantization(
-    client: HubClient, reference: HubReference, info: RepoInfo, config: dict[str, object]
-) -> None:
-    """ModelOpt checkpoints keep their formats in a file of their own where config.json does not repeat them."""
-    if "quantization_config" in config or QUANTIZATION_FILE not in info.files:
-        return
+def _quantization(client: HubClient, reference: HubReference, info: RepoInfo) -> dict[str, object] | None:
+    """The separate quantisation config of a ModelOpt checkpoint; None where the repository has none."""
+    if QUANTIZATION_FILE not in info.files:
+        return None
     repo_id, revision = reference.repo_id, reference.revision
     got = client.file(repo_id, QUANTIZATION_FILE, revision, max_bytes=MAX_CONFIG_BYTES)
-    if got is not None:
-        asked = client.asked_for_file(repo_id, QUANTIZATION_FILE, revision)
-        merge_quantization(config, json_object(got.data, asked))
-
-
-def merge_quantization(config: dict[str, object], quantization: dict[str, object]) -> None:
-    """Put the content of an hf_quant_config.json where transformers would look for it."""
-    stated = quantization.get("quantization")
-    if isinstance(stated, dict) and "quantization_config" not in config:
-        config["quantization_config"] = {"quant_method": "modelopt", **stated}
+    if got is None:
+        return None
+    return json_object(got.data, client.asked_for_file(repo_id, QUANTIZATION_FILE, revision))
 
 
 def read_facts(client: HubClient, reference: HubReference, info: RepoInfo) -> CheckpointFacts | None:
@@ -212,6 +206,7 @@ def _dumped(model: HubModel) -> str:
             "repo_id": model.repo_id,
             "commit": model.commit,
             "config": model.config,
+            "hf_quant_config": model.hf_quant_config,
             "checkpoint": stored,
             "warnings": model.warnings,
         }
@@ -231,6 +226,7 @@ def _loaded(entry: Entry) -> HubModel | None:
             repo_id=str(stored["repo_id"]),
             commit=stored["commit"],
             config=dict(stored["config"]),
+            hf_quant_config=None if stored["hf_quant_config"] is None else dict(stored["hf_quant_config"]),
             checkpoint=facts,
             warnings=tuple(map(str, stored["warnings"])),
         )

@@ -25,7 +25,7 @@ FRESH_S = DAY_S  # a branch moves; a day later it is read again
 STALE_S = 90 * DAY_S  # older entries no longer help when the hub cannot be reached
 MAX_ENTRIES = 256
 MAX_BYTES = 64 * MIB
-FORMAT = 1  # raised when the meaning of an entry changes
+FORMAT = 2  # raised when the meaning of an entry changes
 PUBLIC = ""
 
 _SALT = secrets.token_bytes(32)

@@ -108,9 +108,11 @@ def read_config_text(text: str | bytes, *, name: str = PASTED) -> ModelSource:
     )
 
 
-def _spec(config: Mapping[str, object], *, name: str) -> ModelSpec:
+def _spec(
+    config: Mapping[str, object], *, name: str, hf_quant_config: Mapping[str, object] | None = None
+) -> ModelSpec:
     check_is_model_config(config, name=name)
-    return parse(config, model_id=name)
+    return parse(config, model_id=name, hf_quant_config=hf_quant_config)
 
 
 def _preset(preset_id: str) -> ModelSource:
@@ -145,7 +147,7 @@ def _hub(reference: HubReference, token: str | None) -> ModelSource:
     except SourceError as error:
         raise _with_suggestions(error, reference.repo_id) from None
     config, facts = model.config, model.checkpoint
-    spec = _spec(_with_stored_dtype(config, facts), name=model.repo_id)
+    spec = _spec(_with_stored_dtype(config, facts), name=model.repo_id, hf_quant_config=model.hf_quant_config)
     return ModelSource(
         spec=spec,
         kind=SourceKind.HUB,
@@ -224,13 +226,15 @@ def _config_file(path: Path) -> ModelSource:
     name = folder.name if is_checkpoint else path.stem
     warnings: tuple[str, ...] = ()
     facts: CheckpointFacts | None = None
+    quantization: dict[str, object] | None = None
     if is_checkpoint:
-        _add_local_quantization(config, folder)
+        if (folder / QUANTIZATION_FILE).is_file():
+            quantization = _read_object(folder / QUANTIZATION_FILE)
         try:
             facts = read_local_facts(folder)
         except SourceError as error:
             warnings = (error.message,)
-    spec = _spec(_with_stored_dtype(config, facts), name=name)
+    spec = _spec(_with_stored_dtype(config, facts), name=name, hf_quant_config=quantization)
     return ModelSource(
         spec=spec,
         kind=SourceKind.CONFIG_FILE,
@@ -252,14 +256,6 @@ def _read_object(path: Path) -> dict[str, object]:
             "model", str(path), f"it cannot be opened ({error.strerror})", next_step=step
         ) from error
     return parse_config(data, name=str(path))
-
-
-def _add_local_quantization(config: dict[str, object], folder: Path) -> None:
-    if "quantization_config" in config or not (folder / QUANTIZATION_FILE).is_file():
-        return
-    from presets.hub import merge_quantization
-
-    merge_quantization(config, _read_object(folder / QUANTIZATION_FILE))
 
 
 def _gguf_file(path: Path) -> ModelSource:

@@ -13,6 +13,7 @@ from calc.errors import InputError, RidgebeamError, SourceError
 from calc.parameters import count_parameters
 from presets import hub
 from presets.hub_cache import HubCache
+from presets.model_ids import HubReference
 from presets.sources import SourceKind, read, read_config_text
 
 pytestmark = pytest.mark.hub
@@ -101,16 +102,10 @@ def test_an_index_that_names_other_places_is_not_followed(hub_server, name):
 
 def test_modelopt_formats_come_from_their_own_file(hub_server):
     quantization = {"quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}
-    repo = hub_server.add("me/fp8").put("config.json", QWEN3).put("hf_quant_config.json", quantization)
-    assert hub.fetch_model(hub.HubReference(repo_id="me/fp8")).config["quantization_config"] == {
-        "quant_method": "modelopt",
-        "quant_algo": "FP8",
-        "exclude_modules": ["lm_head"],
-    }
-    repo.put("config.json", QWEN3 | {"quantization_config": {"quant_method": "fp8"}})
-    hub.CACHE.clear()
-    config = hub.fetch_model(hub.HubReference(repo_id="me/fp8")).config
-    assert config["quantization_config"] == {"quant_method": "fp8"}
+    hub_server.add("me/fp8").put("config.json", QWEN3).put("hf_quant_config.json", quantization)
+    stored = {weight.stored for run in read("me/fp8").spec.stacks[0].runs for weight in run.block.weights()}
+    assert stored == {"fp8", "bf16"}
+    assert hub.fetch_model(HubReference(repo_id="me/fp8")).hf_quant_config == quantization
 
 
 def test_the_dtype_of_the_weights_fills_in_for_a_config_without_one(hub_server):

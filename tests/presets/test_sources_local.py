@@ -68,6 +68,10 @@ def test_a_folder_with_modelopt_formats_keeps_them(folder):
     other.mkdir()
     (other / "config.json").write_text(plain)
     assert read(str(folder)).spec.stacks == read(str(other)).spec.stacks
+    stored = {
+        weight.stored for run in read(str(folder)).spec.stacks[0].runs for weight in run.block.weights()
+    }
+    assert stored == {"fp8", "bf16"}
 
 
 @pytest.mark.parametrize("damage", ["length", "json", "offsets", "short", "missing"])
