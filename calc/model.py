@@ -197,13 +197,18 @@ class MixerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixer:
-    """A recurrent token mixer: fixed state per sequence, in elements, with the format its reference code keeps."""
+    """A recurrent token mixer: fixed state per sequence, in elements, with the format its reference code keeps.
+
+    `stated_format`: the recurrent format that the config itself asks for (`mamba_ssm_dtype` and the like); engines
+    that find none keep the state in the model's own type, unlike the reference code.
+    """
 
     kind: MixerKind
     conv_elements: int
     recurrent_elements: int
     conv_format: str = "bf16"
     recurrent_format: str = "fp32"
+    stated_format: str | None = None
     n_heads: int = 1
     weights: tuple[Weight, ...] = ()
 

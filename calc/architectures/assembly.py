@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,6 +19,9 @@ _DTYPES: Final = {
     "float": "fp32",
     "float8_e4m3fn": "fp8",
 }
+
+# Classes that end in "Model" too, but have heads or only a part of the layers.
+_SPECIAL: Final = re.compile(r"Heads?Model|LMHead|For[A-Z]|With[A-Z]|Encoder|Decoder")
 
 LM: Final = "lm"
 CLASSIFIER: Final = "classifier"
@@ -50,6 +54,17 @@ def model_dtype(config: ConfigReader) -> str:
     return _DTYPES[name]
 
 
+def stated_state_format(config: ConfigReader) -> str | None:
+    """The format that the config asks for the recurrent state, where it does."""
+    stated = config.raw("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
+    if stated is None:
+        return None
+    name = str(stated).removeprefix("torch.")
+    if name not in _DTYPES:
+        raise config.unsupported("mamba_ssm_dtype", f"known are {', '.join(_DTYPES)}")
+    return _DTYPES[name]
+
+
 def architecture(config: ConfigReader, default: str) -> str:
     """The class name that the config states first, or the family's own."""
     names = config.list("architectures")
@@ -66,7 +81,7 @@ def head_kind(config: ConfigReader, name: str) -> str:
         return LM
     if name.endswith("ForSequenceClassification"):
         return CLASSIFIER
-    if name.endswith("Model"):
+    if name.endswith("Model") and not _SPECIAL.search(name):
         return NO_HEAD
     raise UnsupportedArchitecture(
         config.path + "architectures",
@@ -114,7 +129,9 @@ def causal_lm(
     vocab = vocab_size or config.int("vocab_size", "padded_vocab_size")
     if tied is None:
         stated = config.raw("tie_word_embeddings"), top.raw("tie_word_embeddings")
-        source = config if stated[0] is not None else top
+        source = (
+            top if stated[1] is not None else config
+        )  # the outer section decides, as in the model's class
         tied = source.bool("tie_word_embeddings", default=tied_default)
     name = architecture(top, default_architecture)
     if kind is None:

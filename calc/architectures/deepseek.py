@@ -62,20 +62,16 @@ def parse_deepseek(
 
 
 def feed_forward_layers(config: ConfigReader, correction: str) -> list[Mlp | Moe]:
-    """Dense and mixture layers in order; `mlp_layer_types`, where it is stated, must say the same."""
+    """Dense and mixture layers in order."""
     if not config.has("n_routed_experts"):
         mlp = dense_mlp(config, FEED_FORWARD, config.int("hidden_size"))
         return [mlp] * config.layers()
-    feed_forwards = after_dense(config, FEED_FORWARD, correction=correction)
-    listed = config.words("mlp_layer_types", allowed=("dense", "sparse"), length=len(feed_forwards))
-    if listed and [kind == "sparse" for kind in listed] != [isinstance(f, Moe) for f in feed_forwards]:
-        raise config.unsupported("mlp_layer_types", "first_k_dense_replace and moe_layer_freq say otherwise")
-    return feed_forwards
+    return after_dense(config, FEED_FORWARD, correction=correction)
 
 
 def indexer_owners(config: ConfigReader, layers: int) -> list[bool]:
     """Which layers have index keys of their own: all, or those that `indexer_types` calls "full"."""
-    config.words("layer_types", allowed=("deepseek_sparse_attention",), length=layers)
+    config.words("layer_types", allowed=("deepseek_sparse_attention", "indexed_attention"), length=layers)
     listed = config.words("indexer_types", allowed=("full", "shared"), length=layers)
     if listed:
         return [kind == "full" for kind in listed]

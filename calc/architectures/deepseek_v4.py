@@ -53,7 +53,10 @@ def parse_deepseek_v4(config: ConfigReader) -> ModelSpec:
     config.raw("qk_rope_head_dim")
     config.raw("qk_nope_head_dim")
     ratios = compress_ratios(config, layers)
-    hashed = config.int("num_hash_layers", default=3, low=0)
+    listed = config.words("mlp_layer_types", allowed=("hash_moe", "moe"), length=layers)
+    hashed = config.int("num_hash_layers", default=listed.count("hash_moe") if listed else 3, low=0)
+    if listed and listed != ["hash_moe"] * min(hashed, layers) + ["moe"] * max(layers - hashed, 0):
+        raise config.unsupported("mlp_layer_types", "the layers that route by token number must come first")
     built: dict[tuple[int, bool], Block] = {}
     blocks = []
     for index, ratio in enumerate(ratios):

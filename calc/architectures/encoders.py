@@ -24,6 +24,7 @@ def parse_bert(config: ConfigReader, *, default: str) -> ModelSpec:
     config.expect("add_cross_attention", False)
     config.expect("is_decoder", False)
     config.expect("embedding_size", width)
+    config.raw("tie_word_embeddings")
     attention = grouped_attention(
         width=width,
         n_heads=n_heads,
@@ -88,7 +89,7 @@ def _heads(config: ConfigReader, name: str, width: int, vocab: int) -> tuple[Wei
     if name.endswith("ForSequenceClassification"):
         labels = n_labels(config)
         return pooler + linear("classifier", width, labels, part, bias=True), ()
-    if name.endswith("Model"):
+    if name.endswith("Model") and not name.endswith("HeadModel"):
         return pooler, ()
     raise UnsupportedArchitecture(
         config.path + "architectures",

@@ -40,7 +40,8 @@ def parse_gemma4(config: ConfigReader) -> ModelSpec:
     layers = text.layers()
     per_layer = text.int("hidden_size_per_layer_input", default=256, low=0)
     kinds = _layers(text, layers)
-    built = {kind: _block(text, width, kind, per_layer) for kind in dict.fromkeys(kinds)}
+    full = full_sizes(text, kinds)
+    built = {kind: _block(text, width, kind, per_layer, full=full) for kind in dict.fromkeys(kinds)}
     extra: Weights = ()
     if per_layer:
         rows = text.int("vocab_size_per_layer_input", default=262144)
@@ -96,10 +97,31 @@ def _layers(config: ConfigReader, layers: int) -> list[_Layer]:
     return [_Layer(full=kind == FULL, shares_cache=index >= first) for index, kind in enumerate(kinds)]
 
 
-def _block(config: ConfigReader, width: int, kind: _Layer, per_layer: int) -> Block:
+def full_sizes(config: ConfigReader, kinds: list[_Layer]) -> tuple[int, int]:
+    """(head width, KV heads) of full layers: stated once, or layer by layer as transformers 5 saves them."""
+    same = config.bool("attention_k_eq_v", default=False)
+    grouped = config.optional_int("num_global_key_value_heads") if same else None
+    heads = grouped or config.int("num_key_value_heads")
+    overrides = config.section("per_layer_config")
+    if overrides is None:
+        return config.int("global_head_dim", default=512), heads
+    found: set[tuple[int, int]] = set()
+    for name in overrides.fields:
+        layer = overrides.need_section(str(name))
+        if not str(name).isdigit() or int(name) >= len(kinds) or not kinds[int(name)].full:
+            raise overrides.unsupported(str(name), "only full layers have sizes of their own")
+        found.add((layer.int("head_dim"), layer.int("num_key_value_heads", default=heads)))
+    if len(found) != 1 or len(overrides.fields) != sum(kind.full for kind in kinds):
+        raise config.unsupported("per_layer_config", "all full layers must have the same sizes")
+    sizes = found.pop()
+    config.expect("global_head_dim", sizes[0])
+    return sizes
+
+
+def _block(config: ConfigReader, width: int, kind: _Layer, per_layer: int, *, full: tuple[int, int]) -> Block:
     wide = kind.shares_cache and config.bool("use_double_wide_mlp", default=False)
     mlp = gated_mlp(width=width, intermediate=config.int("intermediate_size") * (2 if wide else 1))
-    sublayers: tuple[Attention | Mlp | Moe, ...] = (_attention(config, width, kind), mlp)
+    sublayers: tuple[Attention | Mlp | Moe, ...] = (_attention(config, width, kind, full), mlp)
     block_norms = norms(width, *FOUR_NORMS)
     if config.bool("enable_moe_block", default=False):
         experts = config.int("num_experts")
@@ -129,16 +151,11 @@ def _block(config: ConfigReader, width: int, kind: _Layer, per_layer: int) -> Bl
     return Block(sublayers=sublayers, norms=block_norms + towers.buffers("layer_scalar", 1))
 
 
-def _attention(config: ConfigReader, width: int, kind: _Layer) -> Attention:
+def _attention(config: ConfigReader, width: int, kind: _Layer, full: tuple[int, int]) -> Attention:
     """Full layers have their own head width and, with `attention_k_eq_v`, keys that serve as values."""
     same = config.bool("attention_k_eq_v", default=False)
-    n_kv_heads = config.int("num_key_value_heads")
-    head_dim = config.int("head_dim", default=256)
-    wide = config.int("global_head_dim", default=512)
-    grouped = config.optional_int("num_global_key_value_heads")
-    if kind.full:
-        head_dim = wide
-        n_kv_heads = grouped if same and grouped else n_kv_heads
+    own = config.int("head_dim", default=256), config.int("num_key_value_heads")
+    head_dim, n_kv_heads = full if kind.full else own
     bias = config.bool("attention_bias", default=False)
     attention = grouped_attention(
         width=width,

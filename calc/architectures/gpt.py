@@ -28,6 +28,8 @@ def parse_gpt2(config: ConfigReader) -> ModelSpec:
 def parse_gpt_bigcode(config: ConfigReader) -> ModelSpec:
     """SantaCoder and StarCoder 1: GPT-2 with one KV head (`multi_query`)."""
     one = config.bool("multi_query", default=True)
+    if one:
+        config.expect("num_key_value_heads", 1)
     return _gpt2_like(config, kv_heads=1 if one else None, default="GPTBigCodeForCausalLM")
 
 

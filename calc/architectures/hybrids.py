@@ -282,8 +282,9 @@ def lfm2_blocks(config: ConfigReader) -> list[Block]:
     """LFM2: short convolutions and attention with per-head norms; the feed-forward width is adjusted by a rule."""
     width, layers = config.int("hidden_size"), config.layers()
     kinds = config.words("layer_types", allowed=("conv", "full_attention"), length=layers)
+    indices = config.ints("full_attn_idxs")
     if kinds is None:
-        full = set(config.ints("full_attn_idxs") or range(layers))
+        full = set(range(layers) if indices is None else indices)
         kinds = ["full_attention" if layer in full else "conv" for layer in range(layers)]
     n_heads = config.int("num_attention_heads")
     head_dim = even_head_dim(config, width, n_heads)

@@ -52,7 +52,8 @@ _GROUPS: Final = (
     "dim_model_base", "mup_denominator", "scale_attn_weights", "scale_attn_by_inverse_layer_idx",
     "reorder_and_upcast_attn", "attention_logit_cap", "softmax_scale", "clip_qkv", "residual_weight",
     "layernorm_full_attention_alpha", "layernorm_full_attention_beta", "layernorm_linear_attention_alpha",
-    "layernorm_linear_attention_beta", "layernorm_mlp_alpha", "layernorm_mlp_beta", "postnorm",
+    "layernorm_linear_attention_beta", "layernorm_mlp_alpha", "layernorm_mlp_beta", "postnorm", "full_attn_alpha_factor", "full_attn_beta_factor", "linear_attn_alpha_factor",
+    "linear_attn_beta_factor", "mlp_alpha_factor", "mlp_beta_factor",
     "attn_res_block_size", "scale_embedding", "embedding_fraction", "attention_invalid_logits_value",
     # routing: how the experts are chosen, not how many
     "norm_topk_prob", "norm_expert_weight", "routed_scaling_factor", "moe_routed_scaling_factor",
@@ -60,7 +61,7 @@ _GROUPS: Final = (
     "use_grouped_topk", "group_limited_greedy", "moe_router_activation", "moe_router_activation_func",
     "moe_router_dtype", "moe_renormalize", "moe_apply_router_weight_on_input",
     "shared_moe_mode", "moe_router_logit_softcapping", "moe_shared_expert_overlap", "experts_per_token",
-    "moe_capacity", "moe_use_aux_free", "router_logit_softcapping", "latent_moe_use_norm",
+    "moe_norm_min", "moe_capacity", "block_size", "moe_use_aux_free", "router_logit_softcapping", "latent_moe_use_norm",
     # how attention runs
     "attn_implementation", "_attn_implementation", "_attn_implementation_autoset", "attn_impl", "attn_type",
     "use_cache", "cache_implementation", "is_decoder", "use_flash_attn", "use_flash_attention", "flash_attn",
@@ -78,7 +79,7 @@ _GROUPS: Final = (
     "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
     "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type", "pooler_fc_size",
     "directionality", "classif_dropout", "tie_encoder_decoder", "use_position_ids", "begin_suppress_tokens",
-    "suppress_tokens", "forced_decoder_ids", "bad_words_ids", "return_dict", "class_num", "pool_type",
+    "suppress_tokens", "forced_decoder_ids", "bad_words_ids", "return_dict", "class_num", "classifier_proj_size", "pool_type",
      "ignore_index", "support_languages", "cross_attention_hidden_size", "prefix",
     "hidden_dropout_prob", "use_image_special_tokens", "force_bos_token_to_be_generated",
     # how images, video and sound are cut, not how the towers are built
@@ -98,7 +99,7 @@ INERT: Final = frozenset(_GROUPS)
 
 # Token numbers, dropout rates, epsilons, generation switches.
 INERT_NAME: Final = re.compile(
-    r"(_token_ids?|_token_index|_tokens?_id|_dropout|_dropout_prob|_dropout_rate|_pdrop|_eps|_epsilon|_token|_act|_id)$"
+    r"(_token_ids?|_token_index|_tokens?_id|_dropout|_dropout_prob|_dropout_rate|_pdrop|_eps|_epsilon|_token|_act|_id|_multipliers?)$"
     r"|^(eos|bos|pad|unk|sep|cls|dropout|output_|use_mamba_kernel|init_)"
 )
 

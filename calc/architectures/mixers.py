@@ -1,8 +1,8 @@
 """Recurrent token mixers with their weights and their fixed state.
 
 Convolution state is counted as kernel - 1 rows, which is what the mathematics needs; transformers keeps the full kernel.
-Formats of the state: what the reference implementation keeps (fp32 for the recurrent part of delta nets and of models
-that say so, else the model's own type).
+Formats of the state: what transformers keeps after a forward pass of a 16-bit model: fp32 for the recurrent part of
+Mamba, delta nets and RWKV, 16 bit for convolutions and for lightning attention.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ def mamba1(
     conv_bias: bool,
     bias: bool,
     inner_norms: bool = False,
-    state_format: str = "bf16",
     prefix: str = "mamba",
 ) -> Mixer:
     """Mamba 1 (selective scan): state is (inner x state) and kernel - 1 rows of inner channels."""
@@ -43,7 +42,6 @@ def mamba1(
         kind=MixerKind.MAMBA1,
         conv_elements=(kernel - 1) * inner,
         recurrent_elements=inner * state,
-        recurrent_format=state_format,
         weights=weights,
     )
 
@@ -60,7 +58,7 @@ def mamba2(
     bias: bool,
     gated_norm: bool = True,
     out_bias: bool | None = None,
-    state_format: str = "bf16",
+    stated_format: str | None = None,
     prefix: str = "mamba",
 ) -> Mixer:
     """Mamba 2 (state-space duality): state is heads x head_dim x state; the convolution also covers B and C."""
@@ -85,7 +83,7 @@ def mamba2(
         kind=MixerKind.MAMBA2,
         conv_elements=(kernel - 1) * channels,
         recurrent_elements=inner * state,
-        recurrent_format=state_format,
+        stated_format=stated_format,
         n_heads=n_heads,
         weights=weights,
     )
@@ -100,6 +98,7 @@ def gated_delta_net(
     value_dim: int,
     kernel: int,
     fused: bool,
+    stated_format: str | None = None,
     prefix: str = "linear_attn",
 ) -> Mixer:
     """Gated delta net (Qwen3-Next, Qwen3.5): a key x value matrix for each value head.
@@ -134,7 +133,7 @@ def gated_delta_net(
         kind=MixerKind.GATED_DELTA_NET,
         conv_elements=(kernel - 1) * channels,
         recurrent_elements=n_value_heads * key_dim * value_dim,
-        recurrent_format="fp32",
+        stated_format=stated_format,
         n_heads=n_value_heads,
         weights=weights,
     )
@@ -154,7 +153,7 @@ def lightning_attention(*, width: int, n_heads: int, head_dim: int, prefix: str 
         kind=MixerKind.LINEAR_ATTENTION,
         conv_elements=0,
         recurrent_elements=n_heads * head_dim * head_dim,
-        recurrent_format="fp32",
+        recurrent_format="bf16",
         n_heads=n_heads,
         weights=weights,
     )

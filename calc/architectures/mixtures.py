@@ -201,7 +201,7 @@ def qwen_feed_forwards(config: ConfigReader, recipe: Recipe, *, shared: bool) ->
     sparse = sparse_layers(config, config.layers())
     layer = mixture(
         width=width,
-        n_experts=config.int("num_experts"),
+        n_experts=config.int("num_experts", "num_local_experts"),
         top_k=config.int("num_experts_per_tok"),
         intermediate=config.int("moe_intermediate_size"),
         shared_intermediate=config.int("shared_expert_intermediate_size") if shared else 0,
@@ -299,13 +299,18 @@ def after_dense(
     width = config.int(*WIDTH)
     layers = config.layers()
     intermediate = config.int("moe_intermediate_size")
+    listed = config.words("mlp_layer_types", allowed=("dense", "sparse"), length=layers)
     first = config.int("first_k_dense_replace", default=0, low=0)
     step = config.raw("moe_layer_freq")
-    if isinstance(step, list):
+    if listed is not None and not config.has("first_k_dense_replace"):
+        sparse = [kind == "sparse" for kind in listed]
+    elif isinstance(step, list):
         sparse = [bool(flag) for flag in config.ints("moe_layer_freq", length=layers) or []]
     else:
         every = config.int("moe_layer_freq", default=1)
         sparse = [index >= first and index % every == 0 for index in range(layers)]
+    if listed is not None and [kind == "sparse" for kind in listed] != sparse:
+        raise config.unsupported("mlp_layer_types", "first_k_dense_replace and moe_layer_freq say otherwise")
     layer = mixture(
         width=width,
         n_experts=config.int(*EXPERTS),

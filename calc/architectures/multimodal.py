@@ -7,6 +7,7 @@ section of its own. Where a published text section leaves fields to the defaults
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -166,7 +167,8 @@ def parse_mistral3(config: ConfigReader) -> ModelSpec:
         + linear("multi_modal_projector.patch_merger.merging_layer", width * merge**2, width, Part.PROJECTOR)
         + towers.two_linears(width, text_width, text_width, bias=bias)
     )
-    return dense_text(text, config, towers.pixtral(vision, projector), MISTRAL)
+    tying = replace(MISTRAL, tied_default=True)  # Mistral3Config ties where neither section says otherwise
+    return dense_text(text, config, towers.pixtral(vision, projector), tying)
 
 
 def parse_qwen2_audio(config: ConfigReader) -> ModelSpec:

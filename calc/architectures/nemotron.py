@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from calc.architectures.assembly import causal_lm, max_positions, runs
+from calc.architectures.assembly import causal_lm, max_positions, runs, stated_state_format
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.dense_llama import PRE_NORMS
 from calc.architectures.draft import draft_layers
@@ -107,7 +107,7 @@ def _sublayer(config: ConfigReader, width: int, kind: str) -> Sublayer:
             kernel=config.int("conv_kernel", default=4, high=64),
             conv_bias=config.bool("use_conv_bias", default=True),
             bias=config.bool("use_bias", default=False),
-            state_format="fp32" if config.raw("mamba_ssm_cache_dtype") == "float32" else "bf16",
+            stated_format=stated_state_format(config),
             prefix="mixer",
         )
     if kind == "attention":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from calc.architectures.assembly import causal_lm, max_positions
+from calc.architectures.assembly import causal_lm, max_positions, stated_state_format
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.dense_llama import PRE_NORMS, Recipe, dense_mlp
 from calc.architectures.draft import mtp_stack
@@ -37,7 +37,6 @@ def parse_qwen_next(
     if kinds is None:
         kinds = ["full_attention" if (i + 1) % every == 0 else "linear_attention" for i in range(layers)]
     config.expect("attn_output_gate", True)
-    config.raw("mamba_ssm_dtype")
     config.expect("use_sliding_window", False)
     mixers: dict[str, Attention | Mixer] = {
         "full_attention": gated_attention(config, width),
@@ -103,6 +102,7 @@ def delta_net(config: ConfigReader, width: int, *, fused: bool) -> Mixer:
         value_dim=config.int("linear_value_head_dim"),
         kernel=config.int("linear_conv_kernel_dim", high=64),
         fused=fused,
+        stated_format=stated_state_format(config),
     )
 
 

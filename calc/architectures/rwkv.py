@@ -50,7 +50,6 @@ def parse_rwkv5(config: ConfigReader) -> ModelSpec:
         kind=MixerKind.RWKV,
         conv_elements=2 * width,
         recurrent_elements=n_heads * head * head,
-        recurrent_format="fp32",
         n_heads=n_heads,
         weights=_projections(width, inner, names)
         + tensor("attention.time_decay", n_heads, head, part=Part.MIXER, split=Split.COLUMN)

@@ -24,6 +24,7 @@ def parse_laguna(config: ConfigReader) -> ModelSpec:
     default = config.int("num_attention_heads")
     heads = config.ints("num_attention_heads_per_layer", length=layers, low=1) or [default] * layers
     kinds = config.words("layer_types", allowed=(FULL, SLIDING), length=layers) or [FULL] * layers
+    config.raw("sliding_window")
     mlps = config.words("mlp_layer_types", allowed=("dense", "sparse"), length=layers)
     mlps = mlps or ["dense", *["sparse"] * (layers - 1)]
     sparse = mixture(

@@ -43,7 +43,15 @@ def parse_zamba2(config: ConfigReader) -> ModelSpec:
         own = len(range(seen % shared, uses, shared)) if seen < shared else 1
         blocks += [_transformer(config, width, adapters=own, again=seen >= shared), joined]
         seen += 1
-    config.raw("num_query_groups")
+    config.expect("attention_hidden_size", 2 * width)
+    for unused in (
+        "num_query_groups",
+        "attention_head_dim",
+        "hybrid_layer_ids",
+        "use_long_context",
+        "use_mem_eff_path",
+    ):
+        config.raw(unused)
     config.raw("kv_channels")
     config.raw("use_mem_rope")
     return causal_lm(
