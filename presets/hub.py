@@ -25,7 +25,7 @@ from presets.hub_client import (
     json_object,
     token_in_use,
 )
-from presets.hub_repositories import no_config
+from presets.hub_repositories import gguf_files, no_config, quantization_of
 from presets.model_ids import HubReference
 
 CONFIG_FILE = "config.json"
@@ -110,7 +110,7 @@ def _read(client: HubClient, reference: HubReference) -> _Reading:
         complete = error.fault not in hub_faults.TRANSIENT
         warnings.append(f"What the checkpoint stores is not known: {error.message}")
     if info is not None and facts is None and not warnings:
-        warnings.append("The weights are not in safetensors files: stored bytes follow from the config.")
+        warnings.append(_without_safetensors(repo_id, info))
     model = HubModel(
         repo_id=(info.id if info else None) or repo_id,
         commit=got.commit or (info.commit if info else None),
@@ -121,6 +121,15 @@ def _read(client: HubClient, reference: HubReference) -> _Reading:
     )
     public = client.token is None if info is None else info.public or client.token is None
     return _Reading(model=model, public=public, complete=complete)
+
+
+def _without_safetensors(repo_id: str, info: RepoInfo) -> str:
+    ggufs = gguf_files(info.files)
+    if not ggufs:
+        return "The weights are not in safetensors files: stored bytes follow from the config."
+    label = quantization_of(ggufs[0])
+    one = f"{repo_id}:{label}" if label else f"{repo_id}/{ggufs[0]}"
+    return f"The weights are GGUF files, and this is their config alone: name one of them, such as {one}."
 
 
 def _quantization(client: HubClient, reference: HubReference, info: RepoInfo) -> dict[str, object] | None:

@@ -108,6 +108,21 @@ def test_modelopt_formats_come_from_their_own_file(hub_server):
     assert hub.fetch_model(HubReference(repo_id="me/fp8")).hf_quant_config == quantization
 
 
+@pytest.mark.parametrize(
+    ("file", "warning"),
+    [
+        ("pytorch_model.bin", "not in safetensors files"),
+        ("m-Q4_K_M.gguf", "name one of them, such as me/other:Q4_K_M"),
+        ("m.gguf", "name one of them, such as me/other/m.gguf"),
+    ],
+)
+def test_weights_in_other_files_are_told(hub_server, file, warning):
+    hub_server.add("me/other").put("config.json", QWEN3).put(file, b"")
+    source = read("me/other")
+    assert source.checkpoint is None
+    assert warning in source.warnings[0]
+
+
 def test_the_dtype_of_the_weights_fills_in_for_a_config_without_one(hub_server):
     config = {key: value for key, value in QWEN3.items() if key != "torch_dtype"}
     hub_server.add("me/half").put("config.json", config).put("model.safetensors", single(TENSORS))
