@@ -32,6 +32,7 @@ CARD_NAMES = (
     ("V100 32GB", "v100-sxm2-32gb"),
     ("T4", "t4"),
     ("GB10", "dgx-spark-gb10"),
+    ("DGX Spark", "dgx-spark-gb10"),
     ("Thor", "jetson-thor-t5000"),
     ("AMD 192GB", "mi300x"),
     ("AMD Instinct", "mi300x"),

@@ -20,11 +20,11 @@ from calc.units import GIB
 # Fitted: scripts/fit_engine_memory.py prints these with their leave-one-model-out ranges.
 SAMPLER_HIDDEN = 1.2  # elements per token and hidden unit that live while the sampler runs
 FIXED_BYTES = 0.04 * GIB  # buffers that exist in every profile
-FORWARD_HIDDEN_COMPILED = 4.0  # elements per token and hidden unit of a compiled layer
+FORWARD_HIDDEN_COMPILED = 3.83  # elements per token and hidden unit of a compiled layer
 FORWARD_HIDDEN_EAGER = 2.9  # the same in V0, which ran eagerly
 PIPELINE_HIDDEN = 2.0  # further elements per token and hidden unit: hidden and residual sent between stages
 DEQUANTISED_MATRICES = 2.0  # gate and up, fused, in 16 bit
-VISION_ACTIVATION = 4.0  # vision widths per patch beside the feed-forward
+VISION_ACTIVATION = 5.2  # vision widths per patch beside the feed-forward
 
 TEXT_BAND_BYTES = 0.05 * GIB
 DEFAULTED_BAND_BYTES = 0.5 * GIB  # server or offline unknown, so the default batch sizes are

@@ -297,6 +297,8 @@ def fitting_layers(
 ) -> int:
     """Most layers that fit on the GPU with their caches; what Ollama decides before it starts the server."""
     low, high = 0, shape_of(spec).n_layers
+    if fits(llama_cpp_memory(spec, accelerator, layout, replace(settings, gpu_layers=high))):
+        return high
     while low < high:
         middle = (low + high + 1) // 2
         if fits(llama_cpp_memory(spec, accelerator, layout, replace(settings, gpu_layers=middle))):

@@ -28,14 +28,14 @@ class NonTorch:
 # By era of the version table. TP over NVLink on Hopper grew by 1.5 GiB between 0.17 and 0.18: all-reduce workspaces.
 NON_TORCH: dict[str, NonTorch] = {
     "v0-early": NonTorch(
-        single=(0.35, 0.40, 0.44),
+        single=(0.35, 0.38, 0.44),
         tp_pcie=(0.35, 0.39, 0.44),
         tp_nvlink=(0.35, 0.39, 3.58),
         tp_nvlink_wide=(0.35, 0.39, 3.58),
         pipeline=(0.35, 0.40, 0.44),
     ),
     "v0-late": NonTorch(
-        single=(0.01, 0.08, 0.16),
+        single=(0.01, 0.07, 0.16),
         tp_pcie=(0.1, 0.20, 0.33),
         tp_nvlink=(0.1, 0.20, 0.6),
         tp_nvlink_wide=(0.1, 0.20, 0.6),
@@ -58,7 +58,7 @@ NON_TORCH: dict[str, NonTorch] = {
     ),
     "consumed": NonTorch(
         single=(0.25, 0.45, 0.56),
-        tp_pcie=(0.3, 0.35, 0.7),
+        tp_pcie=(0.1, 0.70, 0.8),
         tp_nvlink=(2.0, 2.1, 2.3),
         tp_nvlink_wide=(2.0, 2.1, 2.3),
         pipeline=(0.25, 0.45, 0.56),
@@ -71,7 +71,7 @@ NVLINK_WORKSPACE_CAPABILITY = 9.0
 
 GRAPH_FIXED_BYTES = 0.04 * GIB
 GRAPH_LAYER_BYTES = 0.25 * MIB  # per captured size and layer, dense or hybrid
-GRAPH_MOE_LAYER_BYTES = 0.33 * MIB
+GRAPH_MOE_LAYER_BYTES = 0.31 * MIB
 GRAPH_RANGE = 1.8  # the rule against printed estimates: 0.86 to 1.83
 # Experts spread over data-parallel ranks: every graph keeps the all-to-all buffers. Two estimates: 10.0 and 12.9 MiB.
 GRAPH_EXPERT_PARALLEL_LAYER_BYTES = 11.4 * MIB

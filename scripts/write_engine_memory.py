@@ -1,0 +1,44 @@
+"""Writes presets/measurements/engine_memory.json: predicted against logged memory of every public start-up log.
+
+python scripts/write_engine_memory.py [--cases DIR] [--reference DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from presets.engine_log_table import table
+from presets.engine_logs import read_logs
+from presets.engine_memory import FILE
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    shared = ROOT / "../shared"
+    parser.add_argument("--cases", type=Path, default=os.environ.get("RIDGEBEAM_CASES", shared / "cases"))
+    parser.add_argument(
+        "--reference", type=Path, default=os.environ.get("RIDGEBEAM_REFERENCE", shared / "reference")
+    )
+    arguments = parser.parse_args()
+    content = table(read_logs(Path(arguments.cases)), Path(arguments.reference) / "configs")
+    about = (
+        "Written by scripts/write_engine_memory.py. Facts of public start-up logs with their source (empty: quoted from a page "
+        "that is not public any more), and what the ledgers predict. Bytes, tokens, blocks, sequences."
+    )
+    lines = [f'{{"about": {json.dumps(about)}']
+    for name in ("rows", "unused", "starts"):
+        entries = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in content[name])
+        lines.append(f'"{name}": [\n{entries}\n]')
+    FILE.write_text(",\n".join(lines) + "}\n", encoding="utf-8")
+    print(
+        f"{FILE.relative_to(ROOT)}: {len(content['rows'])} comparisons, {len(content['unused'])} rows not used"
+    )
+
+
+if __name__ == "__main__":
+    main()
