@@ -56,7 +56,6 @@ NO_ROTARY = ("opt", "gpt2", "mpt", "gpt_bigcode", "bloom", "falcon_mamba", "mamb
 
 # Memory that exists only while weights load but stays in the engine's count (fitted; docs/accuracy.md lists the cases).
 GEMMA3_LOAD_PEAK = 0.35 * GIB  # multimodal Gemma 3, all sizes: 0.2 to 0.45
-LLAMA4_PERMUTATION_PEAK = 1.2 * GIB  # experts are permuted on load, at TP4
 MXFP4_HIDDEN_PADDING = 256  # experts' hidden width is padded to this,
 MXFP4_WIDTH_PADDING = 128  # and in the Marlin kernel their own width to this
 REPACKED_BITS = 4.5  # formats up to this many bits are repacked: one more copy of the largest tensor
@@ -305,8 +304,6 @@ def family_load_peak(shape: ModelShape) -> float:
     model_type = shape.spec.model_type
     if model_type == "gemma3" and shape.vision is not None:
         return GEMMA3_LOAD_PEAK
-    if model_type == "llama4" and shape.is_moe:
-        return LLAMA4_PERMUTATION_PEAK
     return 0.0
 
 
