@@ -30,7 +30,13 @@ from calc.queueing.closed_forms import (
     sharing_mean_time_s,
     utilisation,
 )
-from calc.queueing.decode_load import AffineStep, DecodeLoad, affine_decode_load, decode_load
+from calc.queueing.decode_load import (
+    AffineStep,
+    DecodeLoad,
+    affine_decode_load,
+    chunked_prefill_service_s,
+    decode_load,
+)
 from calc.queueing.many_servers import MM1K, MMc, erlang_b, erlang_c
 from calc.queueing.service import (
     ExponentialService,
@@ -73,6 +79,7 @@ __all__ = [
     "affine_decode_load",
     "allen_cunneen_mean_wait_s",
     "batch_means",
+    "chunked_prefill_service_s",
     "decode_balance_step_s",
     "decode_completions_per_s",
     "decode_load",

@@ -92,6 +92,26 @@ class AffineStep:
         )
 
 
+def chunked_prefill_service_s(
+    *, step: AffineStep, prompt_tokens: Any, token_budget: int, batch: float, context_tokens: float
+) -> Any:
+    """Seconds that each prompt keeps the steps' prefill budget, while `batch` sequences decode in the same steps.
+
+    A prompt takes ceil(T / (budget - batch)) steps, each with the fixed and the decoding part of a step, and its tokens'
+    own time. As the service of an `MG1`, that gives the TTFT of one replica under Poisson traffic.
+
+    Source: Agrawal et al. 2024 (Sarathi-Serve, arXiv 2403.02310), section 4. Ignores: chunks of two prompts in one step,
+    and the wait for the running step to end.
+    """
+    positive_finite(prompt_tokens=prompt_tokens, token_budget=token_budget)
+    not_negative(batch=batch, context_tokens=context_tokens)
+    if batch >= token_budget:
+        raise InputError("token_budget", token_budget, f"decoding takes {batch:.4g} tokens of it already")
+    prompts = np.asarray(prompt_tokens, dtype=float)
+    per_step = step.fixed_s + batch * (step.decode_s_per_sequence + step.kv_s_per_token * context_tokens)
+    return prompts * step.prefill_s_per_token + np.ceil(prompts / (token_budget - batch)) * per_step
+
+
 def affine_decode_load(
     *, step: AffineStep, rate_per_s: float, input_tokens: float, output_tokens: float, context_tokens: float
 ) -> DecodeLoad:

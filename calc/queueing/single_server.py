@@ -100,6 +100,10 @@ LEVELS = (
 )
 
 
+FEW_TIMES = 32
+"""Up to so many distinct service times their jumps in the distribution of the time are kept apart; more of them blur."""
+
+
 def _fixed_service_wait_tail(rho: float, x: float) -> float:
     """P(wait > x services) of M/D/1."""
     if rho == 0.0:
@@ -188,7 +192,7 @@ class MG1(TailQueue):
             return 1.0
         if isinstance(self.service, FixedService):
             return self.wait_tail(t_s - self.service.mean_s)
-        if isinstance(self.service, ObservedService):
+        if isinstance(self.service, ObservedService) and len(self.service.times_s) <= FEW_TIMES:
             pairs = zip(self.service.times_s, self.service.weights, strict=True)
             return sum(weight * self.wait_tail(t_s - time) for time, weight in pairs)
         return inverted(lambda s: (1.0 - self._wait_transform(s) * self.service.transform(s)) / s, t_s)
