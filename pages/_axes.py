@@ -23,6 +23,8 @@ COLOURS = {
     "compute": "#7B5CD6",
     "memory": "#D1495B",
     "link": "#56B4E9",
+    "decode": "#E69F00",
+    "prefill": "#1098AD",
     "target": "#D55E00",
     "fits": "#009E73",
     "does not fit": "#D55E00",

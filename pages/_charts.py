@@ -10,7 +10,20 @@ import numpy as np
 import plotly.graph_objects as go
 
 from calc.provenance import Estimate
-from pages._axes import COLOURS, FAINT, GREY, KINDS, LINE_WIDTH, Mark, faded, figure, hline, linear, vline
+from pages._axes import (
+    COLOURS,
+    FAINT,
+    GREY,
+    KINDS,
+    LINE_WIDTH,
+    Mark,
+    faded,
+    figure,
+    hline,
+    linear,
+    logarithmic,
+    vline,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,4 +243,91 @@ def block_map(pieces: Sequence[Piece]) -> go.Figure:
         legend={"y": -0.5, "traceorder": "normal"},
     )
     made.update_yaxes(autorange="reversed", showgrid=False)
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dots:
+    """Points of one kind on the roofline: areas by share, hover texts, and what a click on each selects."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    shares: Sequence[float]
+    hover: Sequence[str]
+    colour: str
+    symbol: str
+
+
+LARGEST_DOT = 46.0
+
+
+def roofline(
+    *,
+    bandwidth: float,
+    roofs: Sequence[tuple[str, float]],
+    dots: Sequence[Dots],
+    trails: Sequence[Series],
+    trail_x: Sequence[Sequence[float]],
+    x_range: tuple[float, float],
+    y_range: tuple[float, float],
+) -> go.Figure:
+    """Log-log: the memory slope, a thin roof per format, operators as dots whose area is their share of time."""
+    made = figure(height=520, top=20)
+    made.update_layout(
+        hovermode="closest",
+        xaxis=logarithmic(*x_range, "FLOP per byte"),
+        yaxis=logarithmic(*y_range, "FLOP/s of one GPU"),
+        legend={"y": -0.16, "itemsizing": "constant"},
+    )
+    highest = max(rate for _, rate in roofs)
+    made.add_scatter(
+        x=[x_range[0], highest / bandwidth],
+        y=[x_range[0] * bandwidth, highest],
+        mode="lines",
+        name="memory bandwidth",
+        hoverinfo="skip",
+        line={"color": COLOURS["memory"], "width": 2},
+    )
+    for name, rate in roofs:
+        made.add_scatter(
+            x=[rate / bandwidth, x_range[1]],
+            y=[rate, rate],
+            mode="lines+text",
+            text=["", name],
+            textposition="top left",
+            textfont={"color": COLOURS["compute"]},
+            name=f"{name} roof",
+            showlegend=False,
+            hoverinfo="skip",
+            line={"color": COLOURS["compute"], "width": 1.5},
+        )
+    for one, x in zip(trails, trail_x, strict=True):
+        made.add_scatter(
+            x=list(x),
+            y=list(one.values),
+            mode="lines",
+            name=one.name,
+            hoverinfo="skip",
+            line={"color": COLOURS[one.colour], "width": LINE_WIDTH, "dash": one.dash},
+        )
+    for group in dots:
+        made.add_scatter(
+            x=list(group.x),
+            y=list(group.y),
+            mode="markers",
+            name=group.name,
+            customdata=list(group.hover),
+            hovertemplate="%{customdata}<extra></extra>",
+            marker={
+                "color": COLOURS[group.colour],
+                "symbol": group.symbol,
+                "opacity": 0.8,
+                "sizemode": "area",
+                "size": [max(share, 0.004) for share in group.shares],
+                "sizeref": 2.0 * max([*group.shares, 0.004]) / LARGEST_DOT**2,
+                "sizemin": 5,
+                "line": {"color": GREY, "width": 1},
+            },
+        )
     return made
