@@ -15,6 +15,7 @@ from calc.memory.kv import (
     kv_bytes_per_token,
     sequence_bytes,
 )
+from calc.proof import Proof
 from calc.provenance import Estimate, Provenance
 from calc.queueing import closed_forms
 from calc.sized import replica_weight_bytes, timing_of
@@ -175,3 +176,22 @@ def endpoint_json(*, rate_per_s: float, service_s: float, limit_s: float, percen
         "binding_limit": "end to end",
     }
     return {"plans": [plan], "levers": [], "rejected": []}
+
+
+def proof_json(proof: Proof) -> Json:
+    """What `plan --verify` adds to the first plan."""
+    shown = proof.proven or proof.planned
+    return {
+        "holds": proof.holds,
+        "planned_replicas": proof.planned_replicas,
+        "replicas": proof.replicas,
+        "rate_per_s": proof.rate_per_s,
+        "breaks_at_per_s": proof.breaks_at_per_s,
+        "requests": proof.requests,
+        "state": str(shown.state),
+        "ttft_s": shown.spread("ttft_s").as_json(),
+        "tpot_s": shown.spread("tpot_s").as_json(),
+        "e2e_s": shown.spread("e2e_s").as_json(),
+        "attainment": shown.attainment(proof.slo),
+        "notes": list(proof.notes),
+    }

@@ -48,6 +48,12 @@ def add(verbs: Any) -> None:
     parser.add_argument("--usd-per-gpu-hour", type=not_negative, help="your own price")
     parser.add_argument("--top", type=tokens, default=5)
     parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="simulate the first plan; if the promise fails, add GPUs until it holds",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the simulated traffic")
+    parser.add_argument(
         "--service-s",
         type=positive,
         metavar="S",
@@ -78,9 +84,16 @@ def run(arguments: argparse.Namespace) -> int:
         shown = _nearest_failures(question, ranking.failed)
         record["nearest"] = [contract.plan_json(result) for result in shown]
     lines = [headline(result) for result in shown]
+    if arguments.verify and ranking.plans:
+        from calc.proof import headline_of, prove
+
+        proof = prove(shown[0], seed=arguments.seed)
+        record["plans"][0]["verified"] = contract.proof_json(proof)
+        lines.insert(1, headline_of(proof))
     lines += [f"rejected: {count} x {why}" for why, count in ranking.rejected]
     emit(arguments, record, lines)
-    return OK if ranking.plans else INFEASIBLE
+    proven = "verified" not in (record["plans"] or [{}])[0] or record["plans"][0]["verified"]["replicas"]
+    return OK if ranking.plans and proven else INFEASIBLE
 
 
 def _question(arguments: argparse.Namespace) -> tuple[Inputs, tuple[Any, ...]]:

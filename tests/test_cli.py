@@ -238,3 +238,25 @@ def test_formula_lists_explains_and_refuses(run):
     assert run("formula", "prefill_s", "params=many")[0] == 2
     assert run("formula", "prefill_s", "params=1")[0] == 2
     assert run("formula", "shakespeare")[0] == 2
+
+
+def test_a_plan_is_verified_by_simulation(run):
+    words = [
+        "--rate",
+        10,
+        "--input",
+        512,
+        "--output",
+        256,
+        "--tpot",
+        0.05,
+        "--kv-bytes-per-gpu",
+        50e9,
+        "--verify",
+    ]
+    code, record = run("plan", *TEXTBOOK, *words)
+    verified = record["plans"][0]["verified"]
+    assert code == 0
+    assert verified["holds"] is True
+    assert verified["tpot_s"]["p99"] >= verified["tpot_s"]["p50"]
+    assert verified["breaks_at_per_s"] > verified["rate_per_s"]

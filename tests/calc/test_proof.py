@@ -1,0 +1,57 @@
+"""A plan is proven by simulating it; what the closed forms promise on the mean need not hold at a percentile."""
+
+from dataclasses import replace
+
+import pytest
+
+from calc.answer import Inputs, Offer, answer
+from calc.errors import InputError
+from calc.proof import prove
+from calc.scenario import Scenario
+from presets import accelerators, models
+
+TEXTBOOK = Scenario(model="textbook-13b", gpu="a100-textbook", kv_bytes_per_gpu=50e9)
+
+
+def ask(scenario):
+    offer = Offer(accelerator=accelerators.load(scenario.gpu))
+    return answer(Inputs(scenario=scenario, spec=models.load(scenario.model), offer=offer))
+
+
+def test_the_textbook_deployment_holds_its_mean_target_in_simulation():
+    proof = prove(ask(TEXTBOOK))
+    assert proof.holds
+    assert proof.replicas == 3
+    assert proof.breaks_at_per_s > 10
+    # Little's law on what the simulator itself counted.
+    planned = proof.planned
+    in_system = planned.e2e_s.sum() / planned.makespan_s
+    assert in_system == pytest.approx(planned.requests_per_s * planned.e2e_s.mean())
+
+
+def test_bursts_at_a_percentile_need_more_than_the_mean_says():
+    calm = prove(ask(replace(TEXTBOOK, percentile=99.0, ttft_s=0.5)))
+    bursts = prove(ask(replace(TEXTBOOK, percentile=99.0, ttft_s=0.5, arrival_cv=3.0)))
+    assert bursts.replicas > calm.replicas
+    assert not bursts.holds
+    assert bursts.proven.holds(bursts.slo)
+
+
+def test_the_same_seed_gives_the_same_proof():
+    first, second = (prove(ask(TEXTBOOK), seed=7) for _ in range(2))
+    assert (first.planned.ttft_s == second.planned.ttft_s).all()
+    assert first.breaks_at_per_s == second.breaks_at_per_s
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"tpot_s": None}, "targets"),
+        ({"traffic": "users"}, "users"),
+        ({"rate_per_s": 0.0}, "rate"),
+        ({"tpot_s": 0.001}, "plan"),
+    ],
+)
+def test_what_cannot_be_proven_is_said(change, named):
+    with pytest.raises(InputError, match=named):
+        prove(ask(replace(TEXTBOOK, **change)))
