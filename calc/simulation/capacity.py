@@ -64,20 +64,11 @@ class Searched:
                 "requests", "a closed loop", "its rate follows from its users; search over users instead"
             )
 
-    @property
-    def rate_per_s(self) -> float:
-        """Rate of the requests as given."""
-        times = self.requests.arrival_s
-        span = float(times[-1] - times[0])
-        if len(times) < 2 or span <= 0:
-            raise InputError("requests", len(times), "a rate needs two arrivals at different times")
-        return (len(times) - 1) / span
-
 
 def try_load(searched: Searched, *, rate_per_s: float, replicas: int) -> Trial:
     """One trial; it stops when more requests have missed a target than the percentile allows."""
     slo = searched.slo
-    requests = searched.requests.stretched(searched.rate_per_s / rate_per_s)
+    requests = searched.requests.at_rate(rate_per_s)
     cluster = replace(searched.cluster, replicas=replicas)
     run = Simulation(requests, searched.rules, searched.step, cluster=cluster)
     allowed = inf if slo.percentile is None else ceil(len(requests) * (1 - slo.percentile / 100))
@@ -109,7 +100,7 @@ def largest_rate(
             told(trials[-1])
         return trials[-1].holds
 
-    good = bad = searched.rate_per_s
+    good = bad = searched.requests.rate_per_s
     if attempt(good):
         for _ in range(DOUBLINGS):
             bad = good * 2
@@ -137,7 +128,7 @@ def fewest_replicas(
     trials: dict[int, Trial] = {}
 
     def attempt(replicas: int) -> bool:
-        trials[replicas] = try_load(searched, rate_per_s=searched.rate_per_s, replicas=replicas)
+        trials[replicas] = try_load(searched, rate_per_s=searched.requests.rate_per_s, replicas=replicas)
         if told is not None:
             told(trials[replicas])
         return trials[replicas].holds

@@ -126,6 +126,29 @@ class RequestTable:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return RequestTable(**{**values, "arrival_s": self.arrival_s * factor})
 
+    def at_rate(self, rate_per_s: float) -> RequestTable:
+        """Stretched so that the mean rate is `rate_per_s`."""
+        return self.stretched(self.rate_per_s / rate_per_s)
+
+    @property
+    def rate_per_s(self) -> float:
+        """Mean rate between the first and the last arrival that has a time of its own."""
+        times = self.arrival_s[~np.isnan(self.arrival_s)]
+        span = float(times[-1] - times[0])
+        if len(times) < 2 or span <= 0:
+            raise InputError("requests", len(times), "a rate needs two arrivals at different times")
+        return (len(times) - 1) / span
+
+    def first(self, count: int) -> RequestTable:
+        """The first `count` requests."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        for name, value in values.items():
+            if isinstance(value, np.ndarray) and name != "prefix_ids":
+                values[name] = value[:count]
+        if self.prefix_ids is not None and self.prefix_count is not None:
+            values["prefix_ids"] = self.prefix_ids[: int(self.prefix_count[:count].sum())]
+        return RequestTable(**values)
+
     def tiled(self, times: int, gap_s: float = 0.0) -> RequestTable:
         """The same arrivals and lengths `times` over, one after the other; prefixes and conversations are dropped."""
         span = float(self.arrival_s[-1] - self.arrival_s[0]) + gap_s

@@ -1,0 +1,269 @@
+"""`ridgebeam simulate`: percentiles under load, from a trace or from made-up traffic."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from commands.arguments import INFEASIBLE, OK, emit, not_negative, positive, tokens, verb
+
+if TYPE_CHECKING:
+    from calc.simulation.capacity import Capacity
+    from calc.simulation.replicated import Experiment
+    from calc.simulation.rules import EngineRules
+    from calc.simulation.step_table import StepTable
+
+AMPLE_BLOCKS = 1_000_000  # where nothing says how large the pool is: more than any engine has
+DEFAULT_REQUESTS = 10_000
+LOGGED_PASSES = 50_000
+
+
+def add(verbs: Any) -> None:
+    parser = verb(
+        verbs, "simulate", run, "percentiles under load: a trace or made-up traffic through an engine"
+    )
+    traffic = parser.add_argument_group("traffic")
+    traffic.add_argument(
+        "--trace", metavar="FILE", help="Azure, BurstGPT, Mooncake, Bailian, Vidur, vLLM, or own"
+    )
+    traffic.add_argument(
+        "--rate", type=positive, help="requests per second (with a trace: stretch it to this rate)"
+    )
+    traffic.add_argument("--users", "--concurrency", type=tokens, help="users who each wait for their answer")
+    traffic.add_argument("--input", "--isl", type=tokens, help="mean prompt tokens")
+    traffic.add_argument("--output", "--osl", type=tokens, help="mean output tokens")
+    traffic.add_argument(
+        "--length-cv", type=not_negative, default=0.0, help="spread of lengths; 0: all alike"
+    )
+    traffic.add_argument("--arrival-cv", type=not_negative, default=1.0)
+    traffic.add_argument("--peak-factor", type=positive, default=1.0, help="a day's peak over its mean")
+    traffic.add_argument("--prefix-share", type=not_negative, default=0.0)
+    traffic.add_argument(
+        "--think", type=not_negative, default=0.0, metavar="S", help="between answer and question"
+    )
+    traffic.add_argument("--requests", type=tokens, default=None)
+    traffic.add_argument("--seed", type=int, default=0)
+    engine = parser.add_argument_group("engine")
+    engine.add_argument("--engine-rules", default="vllm", help="vllm sglang nano-vllm sarathi orca static")
+    engine.add_argument("--blocks", type=tokens, help="KV blocks of a replica; default: ample")
+    for name in (
+        "block-size",
+        "token-budget",
+        "max-seqs",
+        "batch-size",
+        "long-prefill-threshold",
+        "reserve-tokens",
+    ):
+        engine.add_argument(f"--{name}", type=tokens)
+    engine.add_argument("--watermark", type=not_negative)
+    engine.add_argument("--batch-timeout", type=not_negative, metavar="S")
+    engine.add_argument(
+        "--admit-first-chunk", action="store_true", help="admit a prompt if its first chunk fits"
+    )
+    engine.add_argument("--no-prefix-cache", action="store_true")
+    engine.add_argument("--replicas", type=tokens, default=1)
+    engine.add_argument("--router", default="round-robin")
+    step = parser.add_argument_group("step time")
+    step.add_argument("--step-ms", metavar="FIXED,PREFILL,DECODE,KV", required=True)
+    targets = parser.add_argument_group("targets")
+    for name in ("ttft", "tpot", "e2e"):
+        targets.add_argument(f"--{name}", type=positive, metavar="S")
+    targets.add_argument("--percentile", type=positive, metavar="P", help="default: targets are means")
+    targets.add_argument("--find", choices=("rate", "replicas"), help="search what holds the targets")
+    more = parser.add_argument_group("output and place")
+    more.add_argument("--repeat", type=tokens, default=1, metavar="N", help="runs with consecutive seeds")
+    more.add_argument("--scheduler", metavar="ADDR", help="Dask scheduler for repeated runs")
+    more.add_argument("--csv", metavar="FILE", help="one line a request")
+    more.add_argument("--chrome-trace", metavar="FILE", help="the schedule, for Perfetto")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    began = time.perf_counter()
+    experiment = _experiment(arguments)
+    if arguments.find:
+        record, lines = _found(arguments, experiment)
+    elif arguments.repeat > 1:
+        record, lines = _repeated(arguments, experiment)
+    else:
+        record, lines = _single(arguments, experiment)
+    record["wall_s"] = time.perf_counter() - began
+    emit(arguments, record, lines)
+    return INFEASIBLE if record["state"] == "saturated" else OK
+
+
+def _experiment(arguments: argparse.Namespace) -> Experiment:
+    from calc.errors import InputError
+    from calc.simulation.cluster import Cluster, Router
+    from calc.simulation.replicated import Experiment
+    from calc.slo import Slo
+
+    if arguments.router not in tuple(Router):
+        raise InputError("router", arguments.router, f"choose one of {', '.join(Router)}")
+    return Experiment(
+        rules=_rules(arguments),
+        step=_step(arguments.step_ms),
+        cluster=Cluster(replicas=arguments.replicas, router=Router(arguments.router), seed=arguments.seed),
+        slo=Slo(
+            ttft_s=arguments.ttft, tpot_s=arguments.tpot, e2e_s=arguments.e2e, percentile=arguments.percentile
+        ),
+        seed=arguments.seed,
+        think_s=arguments.think,
+        count=arguments.requests or DEFAULT_REQUESTS,
+        **_traffic(arguments),
+    )
+
+
+def _traffic(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The requests of a trace, or the description of made-up ones."""
+    from calc.errors import InputError
+    from calc.workload import Lengths, LengthShape, Workload
+
+    if arguments.trace:
+        from presets.traces import open_trace
+
+        if arguments.users or arguments.input or arguments.output:
+            raise InputError("traffic", "--trace and lengths or users", "a trace brings its own")
+        table = open_trace(arguments.trace, seed=arguments.seed).requests
+        if arguments.requests:
+            table = table.first(arguments.requests)
+        return {"requests": table.at_rate(arguments.rate) if arguments.rate else table}
+    if not (arguments.input and arguments.output):
+        raise InputError(
+            "traffic", "no lengths", "give --trace, or --rate (or --users) with --input and --output"
+        )
+    shape = LengthShape.LOGNORMAL if arguments.length_cv else LengthShape.FIXED
+    prompt, answer = (
+        Lengths(mean_tokens=mean, shape=shape, cv=arguments.length_cv)
+        for mean in (arguments.input, arguments.output)
+    )
+    workload = Workload(
+        input=prompt,
+        output=answer,
+        rate_per_s=arguments.rate,
+        concurrency=arguments.users,
+        arrival_cv=arguments.arrival_cv,
+        prefix_share=arguments.prefix_share,
+        peak_factor=arguments.peak_factor,
+    )
+    return {"workload": workload}
+
+
+def _rules(arguments: argparse.Namespace) -> EngineRules:
+    from calc.simulation.rules import engine_rules
+
+    return engine_rules(
+        arguments.engine_rules,
+        num_blocks=arguments.blocks or AMPLE_BLOCKS,
+        block_size=arguments.block_size,
+        token_budget=arguments.token_budget,
+        max_seqs=arguments.max_seqs,
+        batch_size=arguments.batch_size,
+        batch_timeout_s=arguments.batch_timeout,
+        long_prefill_threshold=arguments.long_prefill_threshold,
+        reserve_tokens=arguments.reserve_tokens,
+        watermark=arguments.watermark,
+        reserve_full_prompt=False if arguments.admit_first_chunk else None,
+        prefix_cache=False if arguments.no_prefix_cache else None,
+    )
+
+
+def _step(text: str) -> StepTable:
+    from calc.errors import InputError
+    from calc.simulation.step_table import StepTable
+    from calc.units import MS
+
+    parts = text.split(",")
+    try:
+        fixed, prefill, decode, kv = (float(part) * MS for part in parts)
+    except ValueError:
+        raise InputError("step-ms", text, "give four numbers in ms: FIXED,PREFILL,DECODE,KV") from None
+    return StepTable.affine(fixed_s=fixed, prefill_s=prefill, decode_s=decode, kv_s=kv)
+
+
+def _single(arguments: argparse.Namespace, experiment: Experiment) -> tuple[dict[str, Any], list[str]]:
+    from calc.simulation.export import chrome_trace, request_lines
+    from calc.simulation.replicated import summary
+
+    result = experiment.run(log_passes=LOGGED_PASSES if arguments.chrome_trace else 0)
+    if arguments.csv:
+        with Path(arguments.csv).open("w", encoding="utf-8") as file:
+            file.writelines(request_lines(result))
+    if arguments.chrome_trace:
+        Path(arguments.chrome_trace).write_text(json.dumps(chrome_trace(result)), encoding="utf-8")
+    record = summary(result, experiment.slo)
+    return record, _lines(record)
+
+
+def _lines(record: dict[str, Any]) -> list[str]:
+    from calc import format as fmt
+
+    def line(name: str, values: dict[str, Any]) -> str:
+        shown = "   ".join(f"{k} {fmt.seconds(v)}" for k, v in values.items() if v is not None)
+        return f"{name:<12}{shown}"
+
+    return [
+        f"{record['requests']:,} requests, {record['state']}",
+        line("TTFT", record["ttft_s"]),
+        line("TPOT", record["tpot_s"]),
+        line("end to end", record["e2e_s"]),
+        f"{'goodput':<12}{record['goodput_per_s']:.4g} requests/s, {record['attainment']:.1%} meet the targets",
+        f"{'engine':<12}{record['steps']:,} steps, {record['preemptions']:,} preemptions",
+    ]
+
+
+def _repeated(arguments: argparse.Namespace, experiment: Experiment) -> tuple[dict[str, Any], list[str]]:
+    from calc.executor import executor_for
+    from calc.simulation.replicated import Interval, repeated, run_all
+
+    runs = run_all(repeated(experiment, arguments.repeat), executor_for(arguments.scheduler))
+    worst = max((run["state"] for run in runs), key=("stable", "near saturation", "saturated").index)
+    record: dict[str, Any] = {
+        "runs": len(runs),
+        "requests": sum(run["requests"] for run in runs),
+        "state": worst,
+    }
+    for name in ("ttft_s", "tpot_s", "e2e_s"):
+        kinds = [kind for kind, value in runs[0][name].items() if value is not None]
+        record[name] = {kind: Interval.of([run[name][kind] for run in runs]).as_json() for kind in kinds}
+    for name in ("goodput_per_s", "attainment"):
+        record[name] = Interval.of([run[name] for run in runs]).as_json()
+    for name in ("preemptions", "steps"):
+        record[name] = sum(run[name] for run in runs)
+    lines = [f"{len(runs)} runs, {record['requests']:,} requests, {worst}"]
+    for name in ("ttft_s", "tpot_s", "e2e_s"):
+        shown = (f"{k} {v['mean']:.4g} ({v['low']:.4g} to {v['high']:.4g})" for k, v in record[name].items())
+        lines.append(f"{name:<12}{'   '.join(shown)}")
+    return record, lines
+
+
+def _found(arguments: argparse.Namespace, experiment: Experiment) -> tuple[dict[str, Any], list[str]]:
+    from calc.simulation.capacity import Searched, fewest_replicas, largest_rate
+    from calc.simulation.replicated import summary
+
+    searched = Searched(
+        requests=experiment.table(),
+        rules=experiment.rules,
+        step=experiment.step,
+        slo=experiment.slo,
+        cluster=experiment.cluster,
+    )
+    if arguments.find == "rate":
+        capacity: Capacity = largest_rate(searched, replicas=arguments.replicas)
+    else:
+        capacity = fewest_replicas(searched)
+    best = capacity.best
+    trials = [{"rate_per_s": t.rate_per_s, "replicas": t.replicas, "holds": t.holds} for t in capacity.trials]
+    if best is None or best.result is None:
+        return {"state": "saturated", "trials": trials, "rate_per_s": None, "replicas": None}, [
+            "No load was found that holds the targets."
+        ]
+    record = {"rate_per_s": best.rate_per_s, "replicas": best.replicas, "trials": trials}
+    record |= summary(best.result, experiment.slo)
+    lines = [
+        f"{best.rate_per_s:.4g} requests/s on {best.replicas} replica(s) hold the targets",
+        *_lines(record),
+    ]
+    return record, lines
