@@ -18,8 +18,8 @@ from presets.engine_log_check import (
     check_terms,
     check_weights,
     quantization_of,
-    spec_of,
 )
+from presets.engine_log_models import spec_of
 from presets.engine_logs import EngineLog, readings, release_of
 
 KV, WEIGHTS, TERMS, POOL = "kv arithmetic", "weights", "activation and outside torch", "pool"

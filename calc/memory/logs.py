@@ -132,7 +132,7 @@ N = r"(-?\d[\d,]*\.?\d*)"
 _UNITS = {"b": 1.0, "kib": 1024.0, "mib": MIB, "mb": MIB, "gib": GIB, "gb": GIB}
 
 
-def _vllm() -> list[Pattern]:
+def _vllm_terms() -> list[Pattern]:
     v = Engine.VLLM
     return [
         # "GB" of older releases is 2^30 as well.
@@ -153,6 +153,12 @@ def _vllm() -> list[Pattern]:
                 (Quantity.KV, _number(m[4]) * GIB),
             ],
         ),
+    ]
+
+
+def _vllm_pool() -> list[Pattern]:
+    v = Engine.VLLM
+    return [
         _pattern(v, rf"available KV cache memory: {N} ?GiB", _gib(Quantity.KV)),
         _pattern(v, rf"GPU KV cache size: {N} tokens", _count(Quantity.TOKENS)),
         _pattern(v, rf"# (?:GPU|cuda) blocks: {N}", _count(Quantity.BLOCKS)),
@@ -303,7 +309,7 @@ def _llama_cpp() -> list[Pattern]:
     ]
 
 
-PATTERNS: tuple[Pattern, ...] = (*_vllm(), *_sglang(), *_tensorrt_llm(), *_llama_cpp())
+PATTERNS: tuple[Pattern, ...] = (*_vllm_terms(), *_vllm_pool(), *_sglang(), *_tensorrt_llm(), *_llama_cpp())
 # A line without any of these states nothing that is read here; most lines of a log are like that.
 TELLING_WORDS = (
     "gib",

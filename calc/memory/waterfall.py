@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from calc.accelerator import Accelerator
 from calc.errors import InputError
 from calc.layout import Layout
-from calc.memory.engines import EngineSettings, Ledger, LineKind, RankLedger, ledger
+from calc.memory.engines import EngineSettings, LineKind, RankLedger, ledger
 from calc.model import ModelSpec
 from calc.provenance import Estimate, Provenance
 
 POINTS = 24  # of a curve; a ledger takes under a millisecond
 LONGEST_CURVE = 4_194_304  # tokens
 MOST_SEQUENCES = 4096
+ASSUMED_BATCHED_TOKENS = 8192  # where the engine's default stands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,53 +132,41 @@ def what_breaks_first(
         if value < 1:
             raise InputError(name, value, "it must be a positive whole number")
 
-    def at_length(tokens: int) -> Ledger:
-        return ledger(spec, accelerator, layout, replace(settings, max_model_len=tokens))
+    def at(tokens: int, batched: int | None) -> tuple[float, float]:
+        chosen = replace(settings, max_model_len=tokens, max_batched_tokens=batched)
+        kv = ledger(spec, accelerator, layout, chosen).kv
+        return float(kv.needed_bytes), kv.available_bytes
 
-    now = at_length(context_tokens)
-    per_sequence = now.kv.needed_bytes
-    available = now.kv.available_bytes
+    per_sequence, available = at(context_tokens, settings.max_batched_tokens)
     held = int(available // per_sequence) if per_sequence and available > 0 else 0
     batch = _growth(
         "sequences",
         "sequences",
         sequences,
         _spread(max(2 * held, 2 * sequences, 8), MOST_SEQUENCES),
-        lambda n: (float(n * per_sequence), available),
+        lambda n: (n * per_sequence, available),
         wall=held,
     )
 
-    def long(tokens: int) -> tuple[float, float]:
-        kv = at_length(tokens).kv
-        return float(kv.needed_bytes * sequences), kv.available_bytes
+    def longer(tokens: int) -> tuple[float, float]:
+        needed, found = at(tokens, settings.max_batched_tokens)
+        return needed * sequences, found
 
-    context = _growth(
-        "context",
-        "tokens",
-        context_tokens,
-        _spread(_reach(context_tokens, long), LONGEST_CURVE),
-        long,
-        wall=_largest(long, 1, LONGEST_CURVE),
-    )
+    def wider(tokens: int) -> tuple[float, float]:
+        needed, found = at(context_tokens, tokens)
+        return needed * sequences, found
 
-    def wide(tokens: int) -> tuple[float, float]:
-        chosen = replace(settings, max_model_len=context_tokens, max_batched_tokens=tokens)
-        kv = ledger(spec, accelerator, layout, chosen).kv
-        return float(kv.needed_bytes * sequences), kv.available_bytes
-
-    batched_now = settings.max_batched_tokens or 8192
-    batched = _growth(
-        "batched tokens",
-        "tokens",
-        batched_now,
-        _spread(_reach(batched_now, wide), LONGEST_CURVE),
-        wide,
-        wall=_largest(wide, 1, LONGEST_CURVE),
-    )
-    growths = (batch, context, batched)
+    growths = [batch]
+    for name, now, curve in (
+        ("context", context_tokens, longer),
+        ("batched tokens", settings.max_batched_tokens or ASSUMED_BATCHED_TOKENS, wider),
+    ):
+        wall = _largest(curve, 1, LONGEST_CURVE)
+        values = _spread(_reach(now, wall), LONGEST_CURVE)
+        growths.append(_growth(name, "tokens", now, values, curve, wall=wall))
     factors = {g.name: g.wall / g.now for g in growths if g.wall is not None}
     first = min(factors, key=factors.__getitem__, default="")
-    return WhatBreaks(growths=growths, first=first, factor=factors.get(first, float("inf")))
+    return WhatBreaks(growths=tuple(growths), first=first, factor=factors.get(first, float("inf")))
 
 
 def _growth(
@@ -224,10 +213,11 @@ def _largest(at: Callable[[int], tuple[float, float]], low: int, high: int) -> i
     return low
 
 
-def _reach(now: int, at: Callable[[int], tuple[float, float]]) -> int:
-    """How far a curve goes: twice past its wall, or eight times today's value."""
-    wall = _largest(at, 1, LONGEST_CURVE)
-    return 2 * now if wall <= now else min(2 * wall, 8 * now) if wall < 4 * now else 4 * now
+def _reach(now: int, wall: int) -> int:
+    """How far a curve goes: past its wall where that is near, otherwise to four times today's value."""
+    if wall <= now:
+        return 2 * now
+    return 2 * wall if wall < 4 * now else 4 * now
 
 
 def kept_free(rank: RankLedger) -> Estimate:

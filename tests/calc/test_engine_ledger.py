@@ -22,7 +22,7 @@ from calc.memory.engines.versions import VLLM_VERSIONS, rules_of
 from calc.memory.report import fit_json
 from calc.units import GIB, MIB
 from presets import accelerators, engine_memory, models
-from presets.engine_log_check import named_spec
+from presets.engine_log_models import named_spec
 from presets.engine_log_table import table
 from presets.engine_logs import read_logs
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from calc.engine import Engine
+from calc.memory.engines.kv_groups import Pool
 from calc.provenance import Estimate
 from calc.verdict import Verdict
 
@@ -77,6 +78,26 @@ class KvNumbers:
     padding_layers: int = 0
     window_tokens: int | None = None  # SGLang: tokens of the sliding pool
     state_slots: int | None = None
+
+
+def numbers_of(pool: Pool, *, logical_bytes: int, reserved_bytes: float, max_model_len: int) -> KvNumbers:
+    """The numbers of a pool of blocks, with what the pool itself does not know."""
+    return KvNumbers(
+        logical_bytes_per_token=logical_bytes,
+        reserved_bytes=reserved_bytes,
+        block_size=pool.block_size,
+        block_bytes=pool.block_bytes,
+        num_blocks=pool.num_blocks,
+        tokens=pool.tokens,
+        printed_tokens=pool.printed_tokens,
+        max_model_len=max_model_len,
+        max_concurrency=pool.max_concurrency,
+        needed_bytes=pool.needed_bytes,
+        available_bytes=pool.available_bytes,
+        longest_length=pool.longest_length,
+        n_groups=pool.n_groups,
+        padding_layers=pool.padding_layers,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

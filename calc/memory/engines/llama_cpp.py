@@ -14,17 +14,16 @@ from dataclasses import dataclass, replace
 from calc.accelerator import Accelerator
 from calc.engine import Engine
 from calc.layout import Layout
+from calc.memory.engines.estimates import device_total, fitted, logical_bytes_per_token, rest_of
 from calc.memory.engines.kv_formats import EngineKvFormat, engine_kv_format
 from calc.memory.engines.kv_groups import ceil_div
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
 from calc.memory.engines.nearest import fits, with_verdict
 from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape, shape_of
-from calc.memory.engines.vllm import rest_of
-from calc.memory.kv import kv_bytes_per_token
 from calc.model import Attention, Block, LatentAttention, Mixer, ModelSpec, Role, Weight
-from calc.provenance import Estimate, Provenance
-from calc.quantization import FORMATS, KV_FORMATS, format_after
+from calc.provenance import Estimate
+from calc.quantization import FORMATS, format_after
 from calc.units import GIB, MIB
 from calc.verdict import Verdict
 
@@ -209,52 +208,19 @@ def llama_cpp_memory(
     shape = shape_of(spec)
     start = resolve_llama(shape, settings)
     cells = cells_of(start, settings)
-    total = accelerator.cuda_memory
-    if settings.device_memory_bytes is not None:
-        total = Estimate.exactly(float(settings.device_memory_bytes))
-    low, best, high = CONTEXT_BYTES
-    context = Estimate(low=low, best=best, high=high, provenance=Provenance.FITTED)
     gpus = layout.tp * layout.pp
-    weights = gpu_weight_bytes(shape, start, settings) / gpus
-    buffer = compute_buffer_bytes(shape, start, settings)
     first = shape.n_layers - start.gpu_layers
     cache = cache_bytes_of(shape.stage_blocks(first, shape.n_layers), start, cells, settings)
-    lines = [
-        Line(
-            kind=LineKind.WEIGHTS,
-            bytes=Estimate.exactly(weights),
-            note=f"{start.gpu_layers} of {shape.n_layers} layers; the input embedding stays on the host",
-        ),
-        Line(
-            kind=LineKind.ACTIVATION,
-            bytes=Estimate(
-                low=buffer, best=buffer, high=buffer + COMPUTE_RANGE_BYTES, provenance=Provenance.FITTED
-            ),
-            note=f"compute buffer for micro batches of {start.micro_batch:,} tokens",
-        ),
-        Line(kind=LineKind.NON_TORCH, bytes=context, note="CUDA context and libraries"),
-    ]
-    kv = rest_of(total, [line.bytes for line in lines])
-    available = float(kv.best) if settings.available_kv_bytes is None else settings.available_kv_bytes
     needed = cache.total / gpus
+    rank, free = _rank(shape, accelerator, settings, start=start, gpus=gpus, needed=needed)
+    available = float(free.best) if settings.available_kv_bytes is None else settings.available_kv_bytes
     tokens = start.context * cells.streams
-    plain = start.kv_format.name if start.kv_format.name in KV_FORMATS else "fp8"
     ledger = Ledger(
         engine=settings.engine,
         version=settings.version or "newest",
-        ranks=(
-            RankLedger(
-                label="every GPU",
-                gpus=gpus,
-                total=total,
-                budget=total,
-                lines=tuple(lines),
-                kv=Estimate.exactly(needed),
-                left=rest_of(kv, [Estimate.exactly(needed)]),
-            ),
-        ),
+        ranks=(rank,),
         kv=KvNumbers(
-            logical_bytes_per_token=kv_bytes_per_token(spec, plain),
+            logical_bytes_per_token=logical_bytes_per_token(spec, start.kv_format),
             reserved_bytes=cache.total,
             block_size=1,
             block_bytes=int(cache.full / max(tokens, 1) / gpus),
@@ -273,6 +239,45 @@ def llama_cpp_memory(
         assumptions=start.assumptions,
     )
     return replace(ledger, verdict=Verdict(fits=fits(ledger)))
+
+
+def _rank(
+    shape: ModelShape,
+    accelerator: Accelerator,
+    settings: EngineSettings,
+    *,
+    start: LlamaStart,
+    gpus: int,
+    needed: float,
+) -> tuple[RankLedger, Estimate]:
+    """One GPU, and what is free on it for caches; `needed` of that is allocated."""
+    total = device_total(accelerator, settings)
+    weights = gpu_weight_bytes(shape, start, settings) / gpus
+    buffer = compute_buffer_bytes(shape, start, settings)
+    lines = (
+        Line(
+            kind=LineKind.WEIGHTS,
+            bytes=Estimate.exactly(weights),
+            note=f"{start.gpu_layers} of {shape.n_layers} layers; the input embedding stays on the host",
+        ),
+        Line(
+            kind=LineKind.ACTIVATION,
+            bytes=fitted((buffer, buffer, buffer + COMPUTE_RANGE_BYTES)),
+            note=f"compute buffer for micro batches of {start.micro_batch:,} tokens",
+        ),
+        Line(kind=LineKind.NON_TORCH, bytes=fitted(CONTEXT_BYTES), note="CUDA context and libraries"),
+    )
+    free = rest_of(total, [line.bytes for line in lines])
+    rank = RankLedger(
+        label="every GPU",
+        gpus=gpus,
+        total=total,
+        budget=total,
+        lines=lines,
+        kv=Estimate.exactly(needed),
+        left=rest_of(free, [Estimate.exactly(needed)]),
+    )
+    return rank, free
 
 
 def longest_context(

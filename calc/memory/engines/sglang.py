@@ -17,6 +17,16 @@ from calc.accelerator import Accelerator
 from calc.engine import Engine
 from calc.errors import InputError
 from calc.layout import Layout
+from calc.memory.engines.estimates import (
+    default_mxfp4_kernel,
+    device_total,
+    fitted,
+    layers_note,
+    logical_bytes_per_token,
+    rest_of,
+    stage_label,
+    weights_estimate,
+)
 from calc.memory.engines.kv_formats import EngineKvFormat, engine_kv_format
 from calc.memory.engines.kv_groups import CacheKind
 from calc.memory.engines.kv_layers import CacheRules, count_layers
@@ -25,12 +35,15 @@ from calc.memory.engines.nearest import fits, with_verdict
 from calc.memory.engines.overheads import GRAPH_FIXED_BYTES, GRAPH_RANGE
 from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape, shape_of
-from calc.memory.engines.sharding import pipeline_stages, shard_plan, stage_weights
-from calc.memory.engines.vllm import default_mxfp4_kernel, rest_of, weights_estimate
-from calc.memory.kv import kv_bytes_per_token
+from calc.memory.engines.sharding import (
+    ShardPlan,
+    StageLayers,
+    pipeline_stages,
+    shard_plan,
+    stage_weights,
+)
 from calc.model import Mixer, ModelSpec
 from calc.provenance import Estimate, Provenance
-from calc.quantization import KV_FORMATS
 from calc.units import GIB, MIB
 from calc.verdict import Verdict
 
@@ -156,87 +169,31 @@ def sglang_memory(
 ) -> Ledger:
     """The ledger without nearest changes."""
     shape = shape_of(spec)
-    version = sglang_version(settings.version)
-    total = accelerator.cuda_memory
-    if settings.device_memory_bytes is not None:
-        total = Estimate.exactly(float(settings.device_memory_bytes))
-    fraction = settings.memory_utilization or default_static_fraction(
-        version,
-        card_bytes=float(accelerator.driver_memory_bytes or total.best),
-        tp=layout.tp,
-        pp=layout.pp,
-        attention_dp=layout.attention_dp,
-        shape=shape,
-        chunk=settings.max_batched_tokens,
-    )
-    unified = accelerator.unified_shares is not None or accelerator.memory_type.startswith("LPDDR")
-    low, best, high = HOST_BYTES if unified else CONTEXT_BYTES
-    context = Estimate(low=low, best=best, high=high, provenance=Provenance.FITTED)
-    free = (
-        rest_of(total, [context])
-        if settings.free_memory_bytes is None
-        else Estimate.exactly(float(settings.free_memory_bytes))
-    )
+    start = _start(shape, accelerator, layout, settings)
     plan = shard_plan(
         layout,
         quantization=settings.quantization,
         mxfp4_kernel=settings.mxfp4_kernel or default_mxfp4_kernel(accelerator),
     )
-    stages = pipeline_stages(shape.n_layers, layout.pp)
-    kv_format = engine_kv_format(
-        "bf16" if (settings.kv_dtype or "auto").lower() == "auto" else settings.kv_dtype or "bf16"
+    rules = CacheRules(
+        tp=plan.attention_tp, kv_format=start.kv_format, block_size=1, state_dtype=settings.state_dtype
     )
     ranks: list[RankLedger] = []
     pools: list[TokenPool] = []
-    for stage in stages:
-        weights = weights_estimate(shape, plan, stage_weights(shape, stage, plan).total)
-        loading = _loading(layout)
-        budget = free.scaled(fraction)
-        rest = rest_of(budget, [weights, loading])
-        rules = CacheRules(
-            tp=plan.attention_tp,
-            kv_format=kv_format,
-            block_size=1,
-            state_dtype=settings.state_dtype,
-        )
-        cells = _cells(shape, stage.first, stage.last, rules)
-        states, slots = _states(shape, float(rest.best), cells, settings)
-        kv = rest_of(rest, [Estimate.exactly(states)])
-        graphs = _graphs(accelerator, layout, settings)
-        label = "every GPU" if layout.pp == 1 else f"stage {stage.index + 1} of {layout.pp}"
-        lines = [
-            Line(kind=LineKind.WEIGHTS, bytes=weights, note=f"layers {stage.first + 1} to {stage.last}"),
-            Line(kind=LineKind.NON_TORCH, bytes=loading, note="taken while loading beside the weights"),
-            Line(
-                kind=LineKind.GRAPHS,
-                bytes=graphs,
-                note="taken from what the static fraction leaves",
-                counted=False,
-            ),
-        ]
-        if states:
-            lines.append(
-                Line(
-                    kind=LineKind.STATES,
-                    bytes=Estimate.exactly(states),
-                    note=f"{slots:,} slots of recurrent state",
-                )
-            )
-        ranks.append(
-            RankLedger(
-                label=label,
-                gpus=layout.tp * layout.dp,
-                total=total,
-                budget=budget,
-                lines=tuple(lines),
-                kv=kv,
-                left=rest_of(free, [budget, graphs]),
+    for stage in pipeline_stages(shape.n_layers, layout.pp):
+        cells = _cells(shape, stage, rules)
+        rank, slots = _rank(shape, layout, settings, start=start, plan=plan, stage=stage, cells=cells)
+        ranks.append(rank)
+        available = settings.available_kv_bytes
+        pools.append(
+            TokenPool(
+                available_bytes=float(rank.kv.best) if available is None else available,
+                cells=cells,
+                slots=slots,
             )
         )
-        available = float(kv.best) if settings.available_kv_bytes is None else settings.available_kv_bytes
-        pools.append(TokenPool(available_bytes=available, cells=cells, slots=slots))
     order = sorted(range(len(ranks)), key=lambda i: pools[i].tokens(settings))
-    numbers = _numbers(spec, layout, settings, kv_format=kv_format, pools=pools, binding=order[0])
+    numbers = _numbers(spec, layout, settings, kv_format=start.kv_format, pools=pools, binding=order[0])
     ledger = Ledger(
         engine=Engine.SGLANG,
         version=settings.version or "newest",
@@ -244,9 +201,88 @@ def sglang_memory(
         kv=numbers,
         n_layers=shape.n_layers,
         verdict=Verdict(fits=True),
-        assumptions=_assumptions(settings, fraction, numbers),
+        assumptions=_assumptions(settings, start.fraction, numbers),
     )
     return replace(ledger, verdict=Verdict(fits=fits(ledger)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SglangStart:
+    """What is fixed before memory is counted: the card, what is free on it, the static fraction, the cache's format."""
+
+    total: Estimate
+    free: Estimate
+    fraction: float
+    kv_format: EngineKvFormat
+    graphs: Estimate
+
+
+def _start(
+    shape: ModelShape, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> SglangStart:
+    total = device_total(accelerator, settings)
+    unified = accelerator.unified_shares is not None or accelerator.memory_type.startswith("LPDDR")
+    free = rest_of(total, [fitted(HOST_BYTES if unified else CONTEXT_BYTES)])
+    if settings.free_memory_bytes is not None:
+        free = Estimate.exactly(float(settings.free_memory_bytes))
+    fraction = settings.memory_utilization or default_static_fraction(
+        sglang_version(settings.version),
+        card_bytes=float(accelerator.driver_memory_bytes or total.best),
+        tp=layout.tp,
+        pp=layout.pp,
+        attention_dp=layout.attention_dp,
+        shape=shape,
+        chunk=settings.max_batched_tokens,
+    )
+    named = (settings.kv_dtype or "auto").lower()
+    return SglangStart(
+        total=total,
+        free=free,
+        fraction=fraction,
+        kv_format=engine_kv_format("bf16" if named == "auto" else named),
+        graphs=_graphs(accelerator, layout, settings),
+    )
+
+
+def _rank(
+    shape: ModelShape,
+    layout: Layout,
+    settings: EngineSettings,
+    *,
+    start: SglangStart,
+    plan: ShardPlan,
+    stage: StageLayers,
+    cells: Cells,
+) -> tuple[RankLedger, int | None]:
+    """One GPU of a stage, and its slots of recurrent state."""
+    weights = weights_estimate(shape, plan, stage_weights(shape, stage, plan).total)
+    loading = _loading(layout)
+    budget = start.free.scaled(start.fraction)
+    rest = rest_of(budget, [weights, loading])
+    states, slots = _states(shape, float(rest.best), cells, settings)
+    lines = [
+        Line(kind=LineKind.WEIGHTS, bytes=weights, note=layers_note(stage)),
+        Line(kind=LineKind.NON_TORCH, bytes=loading, note="taken while loading beside the weights"),
+        Line(
+            kind=LineKind.GRAPHS,
+            bytes=start.graphs,
+            note="taken from what the static fraction leaves",
+            counted=False,
+        ),
+    ]
+    if states:
+        note = f"{slots:,} slots of recurrent state"
+        lines.append(Line(kind=LineKind.STATES, bytes=Estimate.exactly(states), note=note))
+    rank = RankLedger(
+        label=stage_label(stage),
+        gpus=layout.tp * layout.dp,
+        total=start.total,
+        budget=budget,
+        lines=tuple(lines),
+        kv=rest_of(rest, [Estimate.exactly(states)]),
+        left=rest_of(start.free, [budget, start.graphs]),
+    )
+    return rank, slots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,9 +317,9 @@ class TokenPool:
         return max(0, int(self.available_bytes / per_token)) // page * page
 
 
-def _cells(shape: ModelShape, first: int, last: int, rules: CacheRules) -> Cells:
+def _cells(shape: ModelShape, stage: StageLayers, rules: CacheRules) -> Cells:
     full = sliding = state = 0
-    for layer, count in count_layers(shape.stage_blocks(first, last), rules).items():
+    for layer, count in count_layers(shape.stage_blocks(stage.first, stage.last), rules).items():
         if layer.kind is CacheKind.SLIDING:
             sliding += count * layer.page_bytes
         elif layer.kind is CacheKind.STATE:
@@ -308,7 +344,7 @@ def _states(
 
 def _loading(layout: Layout) -> Estimate:
     low, best, high = LOADING_BYTES[max(k for k in LOADING_BYTES if k <= max(layout.tp, 1))]
-    return Estimate(low=low * GIB, best=best * GIB, high=high * GIB, provenance=Provenance.FITTED)
+    return fitted((low * GIB, best * GIB, high * GIB))
 
 
 def _graphs(accelerator: Accelerator, layout: Layout, settings: EngineSettings) -> Estimate:
@@ -319,7 +355,7 @@ def _graphs(accelerator: Accelerator, layout: Layout, settings: EngineSettings) 
     largest = row.graph_batch_wide if layout.tp >= 4 else row.graph_batch
     sizes = settings.graph_sizes or (4 if largest <= 8 else 4 + largest // 8)
     best = GRAPH_FIXED_BYTES + sizes * GRAPH_BYTES_PER_SIZE
-    return Estimate(low=0.5 * best, best=best, high=GRAPH_RANGE * best, provenance=Provenance.FITTED)
+    return fitted((0.5 * best, best, GRAPH_RANGE * best))
 
 
 def _numbers(
@@ -338,9 +374,8 @@ def _numbers(
     page = settings.block_size or 1
     # An engine that only refuses long requests starts; a length that was asked for must fit.
     wanted = max_len if settings.max_model_len else min(max_len, max(tokens, 1))
-    plain = kv_format.name if kv_format.name in KV_FORMATS else "fp8"
     return KvNumbers(
-        logical_bytes_per_token=kv_bytes_per_token(spec, plain),
+        logical_bytes_per_token=logical_bytes_per_token(spec, kv_format),
         reserved_bytes=sum(p.bytes_per_token(settings) for p in pools) * tokens * layout.tp * layout.dp,
         block_size=page,
         block_bytes=int(per_token * page),

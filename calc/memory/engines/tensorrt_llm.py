@@ -7,11 +7,21 @@ Ignores: the PyTorch back end's warm-up estimate.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from calc.accelerator import Accelerator
 from calc.engine import Engine
 from calc.layout import Layout
+from calc.memory.engines.estimates import (
+    device_total,
+    fitted,
+    layers_note,
+    logical_bytes_per_token,
+    rest_of,
+    stage_label,
+    weights_estimate,
+)
 from calc.memory.engines.kv_formats import engine_kv_format
 from calc.memory.engines.kv_groups import (
     PrintedTokens,
@@ -23,16 +33,19 @@ from calc.memory.engines.kv_groups import (
     stage_block_bytes,
 )
 from calc.memory.engines.kv_layers import CacheRules, count_layers
-from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
+from calc.memory.engines.ledger import Ledger, Line, LineKind, RankLedger, numbers_of
 from calc.memory.engines.nearest import fits, with_verdict
 from calc.memory.engines.settings import EngineSettings
-from calc.memory.engines.shapes import shape_of
-from calc.memory.engines.sharding import pipeline_stages, shard_plan, stage_weights
-from calc.memory.engines.vllm import rest_of, weights_estimate
-from calc.memory.kv import kv_bytes_per_token
+from calc.memory.engines.shapes import ModelShape, shape_of
+from calc.memory.engines.sharding import (
+    ShardPlan,
+    StageLayers,
+    pipeline_stages,
+    shard_plan,
+    stage_weights,
+)
 from calc.model import ModelSpec
-from calc.provenance import Estimate, Provenance
-from calc.quantization import KV_FORMATS
+from calc.provenance import Estimate
 from calc.units import GIB
 from calc.verdict import Verdict
 
@@ -72,11 +85,9 @@ def tensorrt_llm_message(ledger: Ledger) -> str:
 def tensorrt_llm_memory(
     spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
 ) -> Ledger:
-    """The ledger without nearest changes."""
+    """The ledger without nearest changes. Sliding windows are charged in full."""
     shape = shape_of(spec)
-    total = accelerator.cuda_memory
-    if settings.device_memory_bytes is not None:
-        total = Estimate.exactly(float(settings.device_memory_bytes))
+    total = device_total(accelerator, settings)
     plan = shard_plan(layout, quantization=settings.quantization)
     stages = pipeline_stages(shape.n_layers, layout.pp)
     named = (settings.kv_dtype or "auto").lower()
@@ -85,50 +96,20 @@ def tensorrt_llm_memory(
         tp=plan.attention_tp, kv_format=kv_format, block_size=settings.block_size or TOKENS_PER_BLOCK
     )
     fraction = settings.memory_utilization or FREE_FRACTION
-    layers = [count_layers(shape.stage_blocks(s.first, s.last), rules) for s in stages]
-    layers = [type(found)(charged_in_full(found)) for found in layers]
-    model = sum(layers[1:], layers[0])
-    groups = group_layers(model, padding_ratio=1.5)
-    context = _range(CONTEXT_BYTES)
-    buffers = _range(BUFFER_BYTES)
-    ranks: list[RankLedger] = []
-    pools: list[StagePool] = []
-    for stage, held in zip(stages, layers, strict=True):
-        weights = weights_estimate(shape, plan, stage_weights(shape, stage, plan).total)
-        free = rest_of(total, [context, weights, buffers])
-        if settings.free_memory_bytes is not None:
-            free = Estimate.exactly(float(settings.free_memory_bytes))
-        kv = free.scaled(fraction)
-        label = "every GPU" if layout.pp == 1 else f"stage {stage.index + 1} of {layout.pp}"
-        ranks.append(
-            RankLedger(
-                label=label,
-                gpus=layout.tp * layout.dp,
-                total=total,
-                budget=total,
-                lines=(
-                    Line(
-                        kind=LineKind.WEIGHTS, bytes=weights, note=f"layers {stage.first + 1} to {stage.last}"
-                    ),
-                    Line(kind=LineKind.NON_TORCH, bytes=context, note="CUDA context and libraries"),
-                    Line(
-                        kind=LineKind.ACTIVATION,
-                        bytes=buffers,
-                        note="execution context, runtime and decoder buffers",
-                    ),
-                ),
-                kv=kv,
-                left=rest_of(free, [kv]),
-            )
+    ranks = [_rank(shape, layout, settings, total=total, plan=plan, stage=stage) for stage in stages]
+    layers = [
+        charged_in_full(count_layers(shape.stage_blocks(stage.first, stage.last), rules)) for stage in stages
+    ]
+    groups = group_layers(sum(map(Counter, layers), Counter()), padding_ratio=1.5)
+    pools = [
+        StagePool(
+            available_bytes=float(rank.kv.best)
+            if settings.available_kv_bytes is None
+            else settings.available_kv_bytes,
+            block_bytes=stage_block_bytes(groups, held),
         )
-        pools.append(
-            StagePool(
-                available_bytes=float(kv.best)
-                if settings.available_kv_bytes is None
-                else settings.available_kv_bytes,
-                block_bytes=stage_block_bytes(groups, held),
-            )
-        )
+        for rank, held in zip(ranks, layers, strict=True)
+    ]
     max_len = settings.max_model_len or spec.max_positions or FALLBACK_LENGTH
     pool = pool_of(
         groups,
@@ -137,25 +118,17 @@ def tensorrt_llm_memory(
         limits=StepLimits(max_batched_tokens=settings.max_batched_tokens or 8192),
         printed=PrintedTokens.GROUP_SHARE,
     )
-    plain = kv_format.name if kv_format.name in KV_FORMATS else "fp8"
     order = sorted(range(len(ranks)), key=lambda i: pools[i].available_bytes / max(pools[i].block_bytes, 1))
+    reserved = float(sum(p.block_bytes * pool.num_blocks for p in pools) * layout.tp * layout.dp)
     ledger = Ledger(
         engine=Engine.TENSORRT_LLM,
         version=settings.version or "newest",
         ranks=tuple(ranks[i] for i in order),
-        kv=KvNumbers(
-            logical_bytes_per_token=kv_bytes_per_token(spec, plain),
-            reserved_bytes=float(sum(p.block_bytes * pool.num_blocks for p in pools) * layout.tp * layout.dp),
-            block_size=pool.block_size,
-            block_bytes=pool.block_bytes,
-            num_blocks=pool.num_blocks,
-            tokens=pool.tokens,
-            printed_tokens=pool.printed_tokens,
+        kv=numbers_of(
+            pool,
+            logical_bytes=logical_bytes_per_token(spec, kv_format),
+            reserved_bytes=reserved,
             max_model_len=max_len,
-            max_concurrency=pool.max_concurrency,
-            needed_bytes=pool.needed_bytes,
-            available_bytes=pool.available_bytes,
-            longest_length=pool.longest_length,
         ),
         n_layers=shape.n_layers,
         verdict=Verdict(fits=True),
@@ -167,6 +140,36 @@ def tensorrt_llm_memory(
     return replace(ledger, verdict=Verdict(fits=fits(ledger)))
 
 
-def _range(values: tuple[float, float, float]) -> Estimate:
-    low, best, high = values
-    return Estimate(low=low, best=best, high=high, provenance=Provenance.FITTED)
+def _rank(
+    shape: ModelShape,
+    layout: Layout,
+    settings: EngineSettings,
+    *,
+    total: Estimate,
+    plan: ShardPlan,
+    stage: StageLayers,
+) -> RankLedger:
+    """One GPU of a stage; the pool is a share of what is free after weights, context and buffers."""
+    weights = weights_estimate(shape, plan, stage_weights(shape, stage, plan).total)
+    context, buffers = fitted(CONTEXT_BYTES), fitted(BUFFER_BYTES)
+    free = rest_of(total, [context, weights, buffers])
+    if settings.free_memory_bytes is not None:
+        free = Estimate.exactly(float(settings.free_memory_bytes))
+    kv = free.scaled(settings.memory_utilization or FREE_FRACTION)
+    return RankLedger(
+        label=stage_label(stage),
+        gpus=layout.tp * layout.dp,
+        total=total,
+        budget=total,
+        lines=(
+            Line(kind=LineKind.WEIGHTS, bytes=weights, note=layers_note(stage)),
+            Line(kind=LineKind.NON_TORCH, bytes=context, note="CUDA context and libraries"),
+            Line(
+                kind=LineKind.ACTIVATION,
+                bytes=buffers,
+                note="execution context, runtime and decoder buffers",
+            ),
+        ),
+        kv=kv,
+        left=rest_of(free, [kv]),
+    )

@@ -14,8 +14,17 @@ from calc.accelerator import Accelerator
 from calc.engine import Engine
 from calc.layout import Layout
 from calc.memory.engines.activation import StepShape, activation_estimate, activation_peak
-from calc.memory.engines.kv_groups import Pool, StagePool, pool_of, stage_block_bytes
-from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
+from calc.memory.engines.estimates import (
+    default_mxfp4_kernel,
+    is_bitsandbytes,
+    layers_note,
+    logical_bytes_per_token,
+    rest_of,
+    stage_label,
+    weights_estimate,
+)
+from calc.memory.engines.kv_groups import StagePool, pool_of, stage_block_bytes
+from calc.memory.engines.ledger import Ledger, Line, LineKind, RankLedger, numbers_of
 from calc.memory.engines.nearest import fits, with_verdict
 from calc.memory.engines.overheads import graph_estimate, non_torch
 from calc.memory.engines.settings import EngineSettings
@@ -29,19 +38,13 @@ from calc.memory.engines.sharding import (
     shard_plan,
     stage_weights,
 )
-from calc.memory.engines.versions import LATEST, GraphRule, Release, release
-from calc.memory.engines.vllm_start import CachePlan, VllmStart, cache_plan, resolve_start
-from calc.memory.kv import kv_bytes_per_token
+from calc.memory.engines.versions import LATEST, GraphRule, release
+from calc.memory.engines.vllm_start import VllmStart, cache_plan, resolve_start
 from calc.model import ModelSpec
-from calc.provenance import Estimate, Provenance
-from calc.quantization import FORMATS, KV_FORMATS
+from calc.provenance import Estimate
 from calc.units import GIB
 from calc.verdict import Verdict
 
-WEIGHT_RANGE_PLAIN = 0.001  # 16 bit and fp8
-WEIGHT_RANGE_PACKED = 0.02  # 4-bit formats with a known list of what is not quantised
-WEIGHT_RANGE_UNKNOWN = 0.10  # bitsandbytes: checkpoints keep layers in 16 bit
-TRITON_EXPERTS_SINCE = (0, 14, 0)
 CONTEXT_BYTES = 0.5 * GIB  # CUDA context, outside the engine's count
 # Experts that run in Triton's fused kernel, whose workspace stays allocated: 16-bit and block-fp8 weights.
 WORKSPACE_FORMATS = ("bf16", "fp16", "fp8-block", "fp8", "fp8-channel")
@@ -124,7 +127,12 @@ def vllm_memory(
         engine=Engine.VLLM,
         version=settings.version or "newest",
         ranks=tuple(ranks[i] for i in order),
-        kv=_numbers(spec, layout, start=start, cache=cache, pool=pool, pools=pools),
+        kv=numbers_of(
+            pool,
+            logical_bytes=logical_bytes_per_token(spec, start.kv_format),
+            reserved_bytes=float(sum(p.block_bytes * pool.num_blocks for p in pools) * layout.tp * layout.dp),
+            max_model_len=start.max_model_len,
+        ),
         n_layers=shape.n_layers,
         verdict=Verdict(fits=True),
         assumptions=start.assumptions,
@@ -135,12 +143,6 @@ def vllm_memory(
 def _room(stage: StagePool) -> float:
     """Blocks that a stage has room for, unrounded."""
     return stage.available_bytes / stage.block_bytes if stage.block_bytes else float("inf")
-
-
-def default_mxfp4_kernel(accelerator: Accelerator, version: Release = LATEST) -> str:
-    """The kernel that MXFP4 experts run in: Triton on Hopper and newer from 0.14 on (by date), Marlin otherwise."""
-    older = accelerator.arch in ("Ampere", "Ada", "Turing", "Volta")
-    return "marlin" if older or version < TRITON_EXPERTS_SINCE else "triton"
 
 
 def _rank(
@@ -154,25 +156,8 @@ def _rank(
     stage: StageLayers,
 ) -> RankLedger:
     weights = stage_weights(shape, stage, plan, with_mtp=settings.mtp)
-    runs_experts = expert_format(shape, plan) in WORKSPACE_FORMATS
-    peak = activation_peak(
-        shape,
-        StepShape(
-            tokens=start.tokens,
-            sequences=start.sequences,
-            tp=layout.tp,
-            pp=layout.pp,
-            first_stage=stage.is_first,
-            last_stage=stage.is_last,
-            element_bytes=4 if shape.spec.dtype == "fp32" or settings.quantization == "fp32" else 2,
-            image_items=settings.image_items,
-            experts_on_gpu_width=experts_width(shape, plan) if runs_experts else 0,
-            compiled=not (start.rules.legacy or settings.enforce_eager),
-            dequantised_copy=is_bitsandbytes(shape, plan),
-            light_sampler=bool(settings.light_sampler),
-        ),
-        start.rules,
-    )
+    step = _profiled_step(shape, layout, settings=settings, start=start, plan=plan, stage=stage)
+    peak = activation_peak(shape, step, start.rules)
     lines = [
         Line(
             kind=LineKind.WEIGHTS,
@@ -201,15 +186,41 @@ def _rank(
         start.total,
         [budget, *(line.bytes for line in lines if not line.counted), Estimate.exactly(CONTEXT_BYTES)],
     )
-    label = "every GPU" if layout.pp == 1 else f"stage {stage.index + 1} of {layout.pp}"
     return RankLedger(
-        label=label,
+        label=stage_label(stage),
         gpus=layout.tp * layout.dp,
         total=start.total,
         budget=budget,
         lines=tuple(lines),
         kv=kv,
         left=left,
+    )
+
+
+def _profiled_step(
+    shape: ModelShape,
+    layout: Layout,
+    *,
+    settings: EngineSettings,
+    start: VllmStart,
+    plan: ShardPlan,
+    stage: StageLayers,
+) -> StepShape:
+    """The dummy step that this rank runs before the pool is sized."""
+    runs_experts = expert_format(shape, plan) in WORKSPACE_FORMATS
+    return StepShape(
+        tokens=start.tokens,
+        sequences=start.sequences,
+        tp=layout.tp,
+        pp=layout.pp,
+        first_stage=stage.is_first,
+        last_stage=stage.is_last,
+        element_bytes=4 if "fp32" in (shape.spec.dtype, settings.quantization) else 2,
+        image_items=settings.image_items,
+        experts_on_gpu_width=experts_width(shape, plan) if runs_experts else 0,
+        compiled=not (start.rules.legacy or settings.enforce_eager),
+        dequantised_copy=is_bitsandbytes(shape, plan),
+        light_sampler=bool(settings.light_sampler),
     )
 
 
@@ -234,71 +245,10 @@ def _graph_line(
     return Line(kind=LineKind.GRAPHS, bytes=estimate, note=note, counted=counted)
 
 
-def rest_of(total: Estimate, parts: list[Estimate]) -> Estimate:
-    """Total less its parts, with errors that add up."""
-    low, best, high = float(total.low), float(total.best), float(total.high)
-    for part in parts:
-        low, best, high = low - float(part.high), best - float(part.best), high - float(part.low)
-    low, high = min(low, best), max(high, best)
-    return Estimate(low=low, best=best, high=high, provenance=Provenance.FITTED)
-
-
-def weights_estimate(shape: ModelShape, plan: ShardPlan, size: float) -> Estimate:
-    """Bytes of weights with the range of their format: what is not quantised is not always known."""
-    names = _format_names(shape, plan)
-    share = WEIGHT_RANGE_PLAIN
-    if is_bitsandbytes(shape, plan):
-        share = WEIGHT_RANGE_UNKNOWN
-    elif any(FORMATS[name].bits < 8 for name in names):
-        share = WEIGHT_RANGE_PACKED
-    return Estimate(low=size * (1 - share), best=size, high=size * (1 + share), provenance=Provenance.EXACT)
-
-
-def is_bitsandbytes(shape: ModelShape, plan: ShardPlan) -> bool:
-    """Whether the decoder's matrices are stored by bitsandbytes."""
-    return any(name.startswith("bnb") for name in _format_names(shape, plan))
-
-
-def _format_names(shape: ModelShape, plan: ShardPlan) -> set[str]:
-    """Stored formats of the decoder's weights, under the what-if where there is one."""
-    if plan.quantization:
-        return {plan.quantization}
-    return {w.stored for block in shape.blocks for sub in block.sublayers for w in sub.weights}
-
-
 def _weights_note(stage: StageLayers, rotary: float, load_peak: float) -> str:
-    parts = [f"layers {stage.first + 1} to {stage.last}"]
+    parts = [layers_note(stage)]
     if rotary:
         parts.append(f"{rotary / GIB:.2f} GiB of rotary tables")
     if load_peak:
         parts.append(f"{load_peak / GIB:.2f} GiB that loading leaves in the count")
     return ", ".join(parts)
-
-
-def _numbers(
-    spec: ModelSpec,
-    layout: Layout,
-    *,
-    start: VllmStart,
-    cache: CachePlan,
-    pool: Pool,
-    pools: list[StagePool],
-) -> KvNumbers:
-    plain = start.kv_format.name if start.kv_format.name in KV_FORMATS else "fp8"
-    reserved = sum(p.block_bytes * pool.num_blocks for p in pools) * layout.tp * layout.dp
-    return KvNumbers(
-        logical_bytes_per_token=kv_bytes_per_token(spec, plain),
-        reserved_bytes=float(reserved),
-        block_size=pool.block_size,
-        block_bytes=pool.block_bytes,
-        num_blocks=pool.num_blocks,
-        tokens=pool.tokens,
-        printed_tokens=pool.printed_tokens,
-        max_model_len=start.max_model_len,
-        max_concurrency=pool.max_concurrency,
-        needed_bytes=pool.needed_bytes,
-        available_bytes=pool.available_bytes,
-        longest_length=pool.longest_length,
-        n_groups=len(cache.groups.groups) if not cache.groups.uniform else 1,
-        padding_layers=pool.padding_layers,
-    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from calc.accelerator import Accelerator
 from calc.errors import InputError
 from calc.layout import Layout
+from calc.memory.engines.estimates import device_total
 from calc.memory.engines.kv_formats import EngineKvFormat, engine_kv_format
 from calc.memory.engines.kv_groups import (
     CacheGroups,
@@ -54,9 +55,7 @@ def resolve_start(shape: ModelShape, accelerator: Accelerator, settings: EngineS
     """The start-up of one engine, defaults filled in; each assumption in words."""
     rules = rules_of(settings.version, legacy=settings.legacy_engine)
     assumptions: list[str] = []
-    total = accelerator.cuda_memory
-    if settings.device_memory_bytes is not None:
-        total = Estimate.exactly(float(settings.device_memory_bytes))
+    total = device_total(accelerator, settings)
     max_len = settings.max_model_len or shape.spec.max_positions
     if max_len is None:
         max_len = FALLBACK_LENGTH
