@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urljoin, urlsplit
 
-from calc.errors import InputError
+from calc.errors import InputError, SourceFault
 from calc.units import MIB
 from presets import hub_faults
 from presets.hub_faults import Asked
@@ -72,17 +72,32 @@ def endpoint_in_use() -> str:
 def token_in_use(token: str | None) -> str | None:
     """`token`, else the one that huggingface_hub finds (HF_TOKEN, login), else None."""
     if token is None:
-        from huggingface_hub.utils import get_token
-
-        if os.environ.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").upper() in ("1", "ON", "YES", "TRUE"):
-            return None
-        token = get_token()
+        token = _found_token()
     token = (token or "").strip()
     if not token:
         return None
     if not re.fullmatch(r"[!-~]{1,512}", token):
         raise InputError("token", "(hidden)", "a token has no spaces and only ASCII characters")
     return token
+
+
+def _found_token() -> str | None:
+    """The token of this machine; a token file that cannot be read is as good as none, for public models need none."""
+    from huggingface_hub.errors import OIDCError
+    from huggingface_hub.utils import get_token
+
+    if os.environ.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return None
+    try:
+        return get_token()
+    except OSError:
+        return None
+    except OIDCError:
+        raise hub_faults.fault(
+            SourceFault.CREDENTIALS,
+            "HF_OIDC_RESOURCE is set, but no token could be had for it.",
+            "Unset it, or set HF_TOKEN.",
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

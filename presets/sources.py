@@ -88,7 +88,7 @@ def read(
                 "this server reads no files of its own",
                 next_step="Upload the file, or paste the config.json.",
             )
-        return _read_path(Path(text).expanduser())
+        return _read_path(_path(text))
     reference = _with_revision(parse_reference(text), revision)
     if reference.file is not None or reference.quantization is not None:
         return _hub_gguf(reference, token)
@@ -195,6 +195,23 @@ def _is_model_folder(text: str) -> bool:
         return (Path(text) / CONFIG_FILE).is_file()
     except OSError:  # too long for a name
         return False
+
+
+def _path(text: str) -> Path:
+    """`text` as a path that this system can look up."""
+    try:
+        path = Path(text).expanduser()
+        path.stat()
+    except FileNotFoundError:
+        return path
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+    ) as error:  # too long, not permitted, an unknown user, a null character
+        step = "Check the path, or give a hub id."
+        raise InputError("model", text, "this path cannot be looked up", next_step=step) from error
+    return path
 
 
 def _read_path(path: Path) -> ModelSource:

@@ -35,6 +35,21 @@ def test_the_token_of_the_environment_is_found(gated, monkeypatch):
     assert read("me/gated").spec.model_type == "qwen3"
 
 
+def test_tokens_that_cannot_be_had_do_not_break_what_is_public(hub_server, monkeypatch, tmp_path):
+    from huggingface_hub import constants
+
+    monkeypatch.delenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path))  # a folder where a file should be
+    hub_server.add("me/public").put("config.json", QWEN3)
+    assert read("me/public").spec.model_type == "qwen3"
+    monkeypatch.setenv("HF_OIDC_RESOURCE", "me/public")
+    for name in ("GITHUB_ACTIONS", "GITLAB_CI", "HF_OIDC_ID_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SourceError, match="HF_OIDC_RESOURCE is set") as caught:
+        read("me/public")
+    assert caught.value.fault is SourceFault.CREDENTIALS
+
+
 def test_what_one_token_read_no_other_reader_gets(gated, hub_server):
     read("me/gated", token=TOKEN)
     with pytest.raises(SourceError, match="none was given"):

@@ -2,10 +2,12 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors_files import sharded, single
 from test_config_text import POEM, QWEN3
 
-from calc.errors import InputError
+from calc.errors import InputError, RidgebeamError
 from calc.parameters import count_parameters
 from presets.sources import SourceKind, read
 
@@ -118,6 +120,32 @@ def test_a_file_that_is_no_config_is_bad_input(tmp_path, name, text, message):
 def test_a_path_without_a_config_says_so(path):
     with pytest.raises(InputError, match=r"no such file|regular file|no config\.json"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/" + "x" * 300, "~no-such-user-here/x", "/x\0y", "./" + "y" * 300 + ".json", "/etc/passwd/config.json"],
+)
+def test_a_path_that_cannot_be_looked_up_says_so(path):
+    with pytest.raises(InputError, match=r"cannot be looked up|no such file"):
+        read(path)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text(max_size=60)
+    | st.builds(
+        "{}{}".format, st.sampled_from(["/", "~", "./", "{", "a/b", "hf.co/", "C:\\"]), st.text(max_size=60)
+    )
+)
+def test_whatever_is_typed_is_a_model_or_an_error_with_a_message(typed):
+    try:
+        read(typed)
+    except RidgebeamError as error:
+        message = str(error)
+    else:
+        message = "a model"
+    assert message
 
 
 @pytest.mark.parametrize("path", ["", "config.json", "/etc/passwd", "~/x", "../config.json", "m.gguf"])
