@@ -13,6 +13,9 @@ from calc.arrays import not_negative, positive_finite
 from calc.errors import InputError
 from calc.queueing.laplace import inverted
 
+MOST_TIMES = 1000
+"""Observed times beyond which neighbours are merged: their transform costs a term each."""
+
 _erfc = np.vectorize(erfc, otypes=[float])
 
 
@@ -176,13 +179,24 @@ class ObservedService(Service):
 
     @classmethod
     def of(cls, times_s: Any, weights: Any = None) -> ObservedService:
-        """From any sequence of times; equal weights unless given. Equal times are merged."""
+        """From any sequence of times; equal weights unless given.
+
+        Equal times are merged; beyond `MOST_TIMES` neighbours are, into groups that hold equal parts of the requests and
+        of the second moment, so that the long ones, which make others wait, stay apart.
+        """
         times = np.asarray(times_s, dtype=float).ravel()
         shares = np.ones_like(times) if weights is None else np.asarray(weights, dtype=float).ravel()
         if times.size == 0 or shares.shape != times.shape or shares.sum() <= 0:
             raise InputError("times_s", times_s, "give at least one time, and one weight for each")
         distinct, index = np.unique(times, return_inverse=True)
         merged = np.bincount(index, weights=shares) / shares.sum()
+        if distinct.size > MOST_TIMES:
+            second = merged * distinct**2
+            part = (merged + second / second.sum()) / 2.0
+            group = np.minimum((np.cumsum(part) - part / 2) * MOST_TIMES, MOST_TIMES - 1).astype(int)
+            _, group = np.unique(group, return_inverse=True)
+            weight = np.bincount(group, weights=merged)
+            distinct, merged = np.bincount(group, weights=merged * distinct) / weight, weight
         return cls(
             mean_s=float(distinct @ merged), times_s=tuple(distinct.tolist()), weights=tuple(merged.tolist())
         )

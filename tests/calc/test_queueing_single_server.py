@@ -160,6 +160,15 @@ def test_transforms_hold_their_moments(service):
     assert second == pytest.approx(service.second_moment_s2, rel=2e-2)
 
 
+def test_many_observed_times_are_merged_without_moving_the_mean():
+    times = np.random.default_rng(0).lognormal(0.0, 0.8, 50_000)
+    service = ObservedService.of(times)
+    assert len(service.times_s) <= 1000
+    assert service.mean_s == pytest.approx(times.mean(), rel=1e-12)
+    assert service.scv == pytest.approx(times.var() / times.mean() ** 2, rel=1e-3)
+    assert sum(service.weights) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(
     ("service", "law"),
     [
