@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import numpy as np
 import numpy.typing as npt
+
+from calc.saturation import State
 
 Floats = npt.NDArray[np.float64]
 
@@ -17,12 +17,8 @@ NEAR_WAIT = 4.0  # wait over service; M/M/1 has it at 80% load
 FEWEST_WAITING = 4.0  # a shorter queue is no pile
 
 
-class LoadState(StrEnum):
-    """Whether a latency means anything: in a saturated system it only says how long the run was."""
-
-    STABLE = "stable"
-    NEAR_SATURATION = "near saturation"
-    SATURATED = "saturated"
+LoadState = State
+"""The same three states as the formulas give, decided here by what happened instead of by utilisation."""
 
 
 def warm_up_end(latency_s: Floats) -> int:
