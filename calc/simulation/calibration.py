@@ -132,11 +132,10 @@ def calibrate(
             return float("inf")
         errors = relative_errors(log, run(logarithms)[1], chosen)
         weights = {"mean" if p is None else f"p{p:.0f}": w for p, w in JUDGED}
-        return sum(
-            weights[kind] ** 2 * np.log1p(value) ** 2
-            for points in errors.values()
-            for kind, value in points.items()
-        )
+        missed = [
+            weights[kind] * np.log1p(value) for points in errors.values() for kind, value in points.items()
+        ]
+        return float(np.sum(np.square(missed)))
 
     begin = np.log(START if start is None else _numbers(start))
     best, least = minimise(cost, begin, trials=trials)
