@@ -39,6 +39,7 @@ def fit_json(ledger: Ledger, layout: Layout) -> Json:
             "num_blocks": kv.num_blocks,
             "tokens": kv.tokens,
             "printed_tokens": kv.printed_tokens,
+            "printed_tokens_range": printed_range(ledger),
             "max_model_len": kv.max_model_len,
             "max_concurrency": kv.max_concurrency,
             "needed_bytes_for_max_len": kv.needed_bytes,
@@ -50,6 +51,16 @@ def fit_json(ledger: Ledger, layout: Layout) -> Json:
         "ranks": [rank_json(rank) for rank in ledger.ranks],
         "assumptions": list(ledger.assumptions),
     }
+
+
+def printed_range(ledger: Ledger) -> Json:
+    """The printed tokens at the ends of the pool's range; tokens go with bytes."""
+    pool, printed = ledger.tightest.kv, ledger.kv.printed_tokens
+    best = float(pool.best)
+    if best <= 0:
+        return {"low": 0, "high": printed}
+    ends = (max(0.0, float(pool.low)) / best, float(pool.high) / best)
+    return {"low": int(printed * ends[0]), "high": int(printed * ends[1])}
 
 
 def per_gpu_json(rank: RankLedger) -> Json:

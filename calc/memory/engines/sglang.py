@@ -184,14 +184,7 @@ def sglang_memory(
         cells = _cells(shape, stage, rules)
         rank, slots = _rank(shape, layout, settings, start=start, plan=plan, stage=stage, cells=cells)
         ranks.append(rank)
-        available = settings.available_kv_bytes
-        pools.append(
-            TokenPool(
-                available_bytes=float(rank.kv.best) if available is None else available,
-                cells=cells,
-                slots=slots,
-            )
-        )
+        pools.append(TokenPool(available_bytes=float(rank.kv.best), cells=cells, slots=slots))
     order = sorted(range(len(ranks)), key=lambda i: pools[i].tokens(settings))
     numbers = _numbers(spec, layout, settings, kv_format=start.kv_format, pools=pools, binding=order[0])
     ledger = Ledger(
@@ -273,13 +266,16 @@ def _rank(
     if states:
         note = f"{slots:,} slots of recurrent state"
         lines.append(Line(kind=LineKind.STATES, bytes=Estimate.exactly(states), note=note))
+    kv = rest_of(rest, [Estimate.exactly(states)])
+    if settings.available_kv_bytes is not None:
+        kv = Estimate.exactly(float(settings.available_kv_bytes))
     rank = RankLedger(
         label=stage_label(stage),
         gpus=layout.tp * layout.dp,
         total=start.total,
         budget=budget,
         lines=tuple(lines),
-        kv=rest_of(rest, [Estimate.exactly(states)]),
+        kv=kv,
         left=rest_of(start.free, [budget, start.graphs]),
     )
     return rank, slots
@@ -396,6 +392,6 @@ def _assumptions(settings: EngineSettings, fraction: float, kv: KvNumbers) -> tu
     found = []
     if settings.memory_utilization is None:
         found.append(f"The static fraction is this version's default for the card, {fraction:.3f}.")
-    if kv.tokens < kv.max_model_len and settings.max_model_len is None:
+    if 0 < kv.tokens < kv.max_model_len and settings.max_model_len is None:
         found.append(f"Requests longer than {kv.tokens:,} tokens will be refused.")
     return tuple(found)

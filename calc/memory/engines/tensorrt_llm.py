@@ -103,9 +103,7 @@ def tensorrt_llm_memory(
     groups = group_layers(sum(map(Counter, layers), Counter()), padding_ratio=1.5)
     pools = [
         StagePool(
-            available_bytes=float(rank.kv.best)
-            if settings.available_kv_bytes is None
-            else settings.available_kv_bytes,
+            available_bytes=float(rank.kv.best),
             block_bytes=stage_block_bytes(groups, held),
         )
         for rank, held in zip(ranks, layers, strict=True)
@@ -156,6 +154,8 @@ def _rank(
     if settings.free_memory_bytes is not None:
         free = Estimate.exactly(float(settings.free_memory_bytes))
     kv = free.scaled(settings.memory_utilization or FREE_FRACTION)
+    if settings.available_kv_bytes is not None:
+        kv = Estimate.exactly(float(settings.available_kv_bytes))
     return RankLedger(
         label=stage_label(stage),
         gpus=layout.tp * layout.dp,

@@ -108,9 +108,7 @@ def vllm_memory(
     ]
     pools = [
         StagePool(
-            available_bytes=float(rank.kv.best)
-            if settings.available_kv_bytes is None
-            else settings.available_kv_bytes,
+            available_bytes=float(rank.kv.best),
             block_bytes=stage_block_bytes(cache.groups, layers),
         )
         for rank, layers in zip(ranks, cache.stage_layers, strict=True)
@@ -182,6 +180,8 @@ def _rank(
         lines.append(graphs)
     budget = start.total.scaled(start.utilization)
     kv = rest_of(budget, [line.bytes for line in lines if line.counted])
+    if settings.available_kv_bytes is not None:  # `--kv-cache-memory-bytes` replaces the whole computation
+        kv = Estimate.exactly(float(settings.available_kv_bytes))
     left = rest_of(
         start.total,
         [budget, *(line.bytes for line in lines if not line.counted), Estimate.exactly(CONTEXT_BYTES)],
