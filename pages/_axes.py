@@ -18,6 +18,7 @@ COLOURS = {
     "kv": "#E69F00",
     "activations": "#009E73",
     "overhead": "#8D99A6",
+    "card": "rgba(128,128,128,0.35)",
     "free": "rgba(128,128,128,0.16)",
     "kv wall": "#CC3399",
     "compute": "#7B5CD6",

@@ -96,6 +96,46 @@ def memory_bar(
     return made
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A bar of a waterfall that hangs from `start` down to `end`; `low` to `high`: where its uncertain edge may lie."""
+
+    name: str
+    start: float
+    end: float
+    low: float
+    high: float
+    colour: str
+    hover: str
+
+
+def waterfall(drops: Sequence[Drop], *, unit: str) -> go.Figure:
+    """Steps from the whole to what is left, one row each, from the top down."""
+    made = figure(height=110 + 40 * len(drops), legend=False, top=10)
+    made.add_bar(
+        y=[drop.name for drop in drops],
+        x=[drop.start - drop.end for drop in drops],
+        base=[drop.end for drop in drops],
+        orientation="h",
+        marker={"color": [COLOURS[drop.colour] for drop in drops], "line": {"color": GREY, "width": 1}},
+        customdata=[drop.hover for drop in drops],
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+    for drop in drops:
+        if drop.high > drop.low:
+            made.add_scatter(
+                x=[drop.low, drop.high],
+                y=[drop.name, drop.name],
+                mode="lines",
+                line={"color": GREY, "width": 3},
+                hoverinfo="skip",
+            )
+    top = 1.03 * max(drop.start for drop in drops)
+    made.update_layout(hovermode="closest", bargap=0.3, xaxis=linear(0, top, "", unit=f" {unit}"))
+    made.update_yaxes(autorange="reversed", showgrid=False)
+    return made
+
+
 def lines(
     x: Sequence[float],
     series: Sequence[Series],
@@ -105,11 +145,12 @@ def lines(
     vertical: Sequence[Mark] = (),
     horizontal: Sequence[Mark] = (),
     height: int = 380,
+    legend_y: float = -0.2,
 ) -> go.Figure:
     """Lines over one axis, with bands, and labelled limits across them."""
     levels = max((mark.level for mark in vertical), default=0)
     made = figure(height=height + 16 * levels, legend=len(series) > 1, top=34 + 16 * levels)
-    made.update_layout(xaxis=xaxis, yaxis=yaxis)
+    made.update_layout(xaxis=xaxis, yaxis=yaxis, legend={"y": legend_y})
     made.update_xaxes(gridcolor=FAINT)
     made.update_yaxes(gridcolor=FAINT)
     for one in series:

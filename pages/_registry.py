@@ -22,6 +22,7 @@ class Entry:
 PAGES = (
     Entry(section="Plan", file="size.py", title="Size a deployment", icon=":material/straighten:"),
     Entry(section="Understand", file="model.py", title="Model", icon=":material/layers:"),
+    Entry(section="Understand", file="memory.py", title="Memory", icon=":material/memory:"),
     Entry(section="Understand", file="roofline.py", title="Roofline", icon=":material/roofing:"),
     Entry(
         section="Understand", file="batch_size.py", title="Batch size", icon=":material/stacked_line_chart:"

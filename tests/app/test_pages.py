@@ -160,3 +160,30 @@ def test_a_value_out_of_range_names_its_field(open_page):
     app.text_input(key="util").set_value("7").run()
     assert titles(app) == ["This scenario cannot be answered as it stands"]
     assert "memory_utilization" in text_of(app.error[0])
+
+
+def test_a_pasted_start_up_log_stands_beside_the_prediction(open_page):
+    app = open_page("memory.py")
+    log = "INFO 05-01 12:00:00 [kv_cache_utils.py:634] GPU KV cache size: 61,552 tokens"
+    app.text_area(key="memory-log").set_value(log).run()
+    assert not app.exception
+    assert any("61,552" in str(table.value) for table in app.table)
+
+
+def test_a_log_without_memory_lines_says_so(open_page):
+    app = open_page("memory.py")
+    app.text_area(key="memory-log").set_value("hello").run()
+    assert any("No memory line" in text_of(info) for info in app.info)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm", "llama.cpp"])
+def test_every_engine_has_its_ledger(open_page, engine):
+    app = open_page("memory.py", engine=engine, model="Qwen/Qwen3-8B", gpu="h100-sxm5-80gb")
+    assert "tokens" in titles(app)[0]
+    assert not app.error
+
+
+def test_an_engine_that_would_not_start_says_why(open_page):
+    app = open_page("memory.py", model="meta-llama/Llama-2-70b-hf", gpu="rtx-4060", tp="1")
+    assert "would not start" in titles(app)[0]
+    assert not app.error

@@ -13,11 +13,12 @@ FINDINGS = {
     "size": "3 x A100 SXM4 80GB serve this",
     "model": "13 billion parameters",
     "batch-size": "Batch 79 is where memory ends it",
+    "memory": "The newest vLLM will log",
     "roofline": "Decode stays memory-bound at any batch; prefill crosses the ridge at 173 tokens",
     "queueing": "At 80% load the mean is 5 times",
     "methods": "formulas",
 }
-CHARTS = {"size": 1, "model": 2, "roofline": 1, "batch-size": 1, "queueing": 1, "methods": 0}
+CHARTS = {"size": 1, "model": 2, "memory": 4, "roofline": 1, "batch-size": 1, "queueing": 1, "methods": 0}
 expect.set_options(timeout=30_000)  # a busy machine takes its time; nothing here asserts how long
 
 

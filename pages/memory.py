@@ -1,0 +1,109 @@
+"""Memory: the engine's own ledger, from the card to the token count that its log will print."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from calc import format as fmt
+from calc.answer import Answer
+from calc.engine import Engine
+from calc.expected import engine_settings, length_limit, memory_of
+from calc.memory.engines import Ledger
+from calc.memory.launch_flags import launch_flags
+from calc.memory.waterfall import waterfall
+from pages._inputs import current_answer
+from pages._memory_figure import (
+    waterfall_figure,
+    waterfall_finding,
+)
+from pages._memory_parts import draw_growths, draw_log, draw_ranks, memory_metrics, memory_rows
+from pages._ui import (
+    guarded,
+    plain_text,
+    predict_first,
+    show_chart,
+    show_data,
+    show_ignored,
+    show_metrics,
+    show_title,
+)
+
+ENGINE_NAMES = {
+    Engine.VLLM: "vLLM",
+    Engine.SGLANG: "SGLang",
+    Engine.TENSORRT_LLM: "TensorRT-LLM",
+    Engine.OLLAMA: "Ollama",
+}
+
+
+def main() -> None:
+    """The ledger of the scenario's engine, what would break it, and a real log beside it."""
+    result = current_answer()
+    inputs = result.inputs
+    _, found, _ = memory_of(inputs.spec, inputs.offer.accelerator, result.layout, inputs.scenario)
+    show_title(_headline(found), plain_text(" ".join((f"{result.layout.label}.", *found.assumptions))))
+    _predict(result, found)
+    show_metrics(memory_metrics(found))
+    steps = waterfall(found.tightest)
+    show_chart(waterfall_figure(steps), alt=waterfall_finding(found, steps), key="memory-waterfall")
+    draw_ranks(found)
+    settings = engine_settings(inputs.scenario, max_model_len=length_limit(inputs.scenario, inputs.spec))
+    if found.verdict.fits:
+        draw_growths(result, settings)
+    with st.expander("The command that starts it so", icon=":material/terminal:"):
+        st.code(
+            " ".join(launch_flags(inputs.spec.id, result.layout, settings)), language="bash", wrap_lines=True
+        )
+    with st.expander("Compare with a real start-up log", icon=":material/compare_arrows:"):
+        guarded(lambda: draw_log(result, settings))()
+    show_data(memory_rows(steps), key="memory-data", name="ridgebeam-memory")
+    show_ignored(
+        "Memory that other processes hold on the same card.",
+        "Fragmentation after start: engines allocate the pool once.",
+    )
+
+
+def _engine(found: Ledger) -> str:
+    return (
+        f"{found.engine} {found.version}"
+        if found.version != "newest"
+        else f"{found.engine}, newest version known,"
+    )
+
+
+def _headline(found: Ledger) -> str:
+    kv = found.kv
+    if not found.verdict.fits:
+        return f"{_engine(found)} would not start: {found.verdict.reason}."
+    return (
+        f"{_engine(found)} will log {fmt.count(kv.printed_tokens)} tokens: "
+        f"{fmt.significant(kv.max_concurrency)} sequences of {fmt.count(kv.max_model_len)}."
+    )
+
+
+def _predict(result: Answer, found: Ledger) -> None:
+    inputs = result.inputs
+    other = "bf16" if inputs.scenario.kv_dtype == "fp8" else "fp8"
+    scenario = replace(inputs.scenario, kv_dtype=other)
+    _, changed, _ = memory_of(inputs.spec, inputs.offer.accelerator, result.layout, scenario)
+    if not found.verdict.fits or not changed.verdict.fits:
+        return
+    predict_first(
+        key="memory",
+        question=f"If the cache were stored in {other}, how many tokens would the log say?",
+        unit="tokens",
+        answer=changed.kv.printed_tokens,
+        reading=fmt.plural(changed.kv.printed_tokens, "token"),
+        arithmetic=[
+            (
+                f"{fmt.binary_bytes(changed.kv.available_bytes)} for the pool, in blocks of "
+                f"{fmt.plural(changed.kv.block_size, 'token')}; the mathematics stores "
+                f"{fmt.binary_bytes(changed.kv.logical_bytes_per_token)} for one more token."
+            )
+        ],
+    )
+
+
+main()
