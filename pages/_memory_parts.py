@@ -88,11 +88,7 @@ def draw_growths(result: Answer, settings: EngineSettings) -> None:
         sequences=now,
         context_tokens=max(1, round(scenario.input_tokens + scenario.output_tokens)),
     )
-    first = (
-        f"{found.first} break first, at {fmt.factor(found.factor)} of today's"
-        if found.first
-        else "nothing breaks soon"
-    )
+    first = f"{found.first}, at {fmt.factor(found.factor)} of today's" if found.first else "nothing soon"
     st.subheader(f"First to hit the wall: {first}", anchor=False)
     for column, growth in zip_longest(st.columns(len(found.growths)), found.growths):
         with column:

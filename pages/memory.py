@@ -66,11 +66,8 @@ def main() -> None:
 
 
 def _engine(found: Ledger) -> str:
-    return (
-        f"{found.engine} {found.version}"
-        if found.version != "newest"
-        else f"{found.engine}, newest version known,"
-    )
+    name = ENGINE_NAMES.get(found.engine, str(found.engine))
+    return f"The newest {name}" if found.version == "newest" else f"{name} {found.version}"
 
 
 def _headline(found: Ledger) -> str:
