@@ -122,4 +122,21 @@ COST_FORMULAS = (
             source="definition: 36,000 requests share 36 USD",
         ),
     ),
+    Formula(
+        id="break_even_rate_per_s",
+        title="Traffic at which a fleet is cheaper than an API",
+        topic=COST,
+        result=Symbol(
+            name="break_even_rate_per_s", latex=r"\lambda^*", meaning="requests per second", unit="1/second"
+        ),
+        template=r"\frac{${usd_per_hour}}{3600 \cdot ${api_usd_per_request}}",
+        parameters=named("usd_per_hour", "api_usd_per_request"),
+        function=cost.break_even_rate_per_s,
+        example=Example(
+            inputs={"usd_per_hour": 36.0, "api_usd_per_request": 0.001},
+            value=10.0,
+            rel=1e-9,
+            source="definition: 36 USD pay for 36,000 requests at 0.001 USD",
+        ),
+    ),
 )

@@ -90,6 +90,7 @@ SYMBOLS = _symbols(
     ("usd_per_gpu_hour", r"c_{GPU}", "price of one GPU for one hour", "USD/hour"),
     ("usd_per_hour", r"c_h", "price of the fleet for one hour", "USD/hour"),
     ("gpus", "G", "GPUs", "1"),
+    ("api_usd_per_request", r"c_{API}", "what an API charges for one request", "USD"),
 )
 
 
