@@ -8,6 +8,7 @@ from pages._answer_metrics import answer_metrics
 from pages._figures import memory_figure, memory_finding
 from pages._inputs import current_answer
 from pages._levers import draw_levers, draw_nearest
+from pages._plans import draw_plans, draw_proof
 from pages._steps import draw_steps, step_rows
 from pages._ui import plain_text, show_chart, show_data, show_ignored, show_metrics, show_title
 
@@ -25,10 +26,11 @@ def main() -> None:
     draw_steps(result)
     if result.verdict.fits:
         draw_levers(result)
+        draw_plans(result)
+        draw_proof(result)
     show_data(step_rows(result), key="size-data", name="ridgebeam-steps")
     show_ignored(
-        "Bursts and queues: means only, until the simulator has confirmed the percentile.",
-        "Length distributions: every request has the mean input and output.",
+        "Bursts, queues and length distributions: the steps are means; Prove it simulates all three.",
         "At textbook fidelity: kernel launches, communication between GPUs, and every efficiency but MFU.",
     )
 

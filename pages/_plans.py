@@ -1,0 +1,100 @@
+"""Under the answer: the same question on every accelerator, ranked, and the proof of this plan by simulation."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from calc import format as fmt
+from calc.answer import Answer
+from calc.plan import Ranking
+from calc.proof import Proof, headline_of, prove
+from calc.scenario import Scenario
+from calc.simulation.results import SimulationResult
+from pages._inputs import TTL, answer_for, ranking_for
+from pages._ui import Metric, guarded, show_metrics
+
+SHOWN = 8
+ASKED = "_proof_asked_for"  # the scenario whose proof was asked for in this session
+
+
+def draw_plans(result: Answer) -> None:
+    """The cheapest plans of the catalogue, what has no price, and why the others were left out."""
+    ranking = ranking_for(result.inputs.scenario)
+    priced = [plan for plan in ranking.plans if plan.cost.usd_per_hour is not None]
+    unpriced = [plan for plan in ranking.plans if plan.cost.usd_per_hour is None]
+    with st.expander(f"**7** Other accelerators: {_cheapest(priced)}", key="step-plans"):
+        if priced:
+            st.table([_row(plan) for plan in priced[:SHOWN]], border="horizontal", hide_index=True)
+            st.caption("Ranked by list price per hour; each price is the cheapest dated on-demand one.")
+        _draw_left_out(ranking, unpriced)
+
+
+def _cheapest(priced: list[Answer]) -> str:
+    if not priced:
+        return "none with a price serves this"
+    best = priced[0]
+    name, per_hour = best.inputs.offer.accelerator.name, best.cost.usd_per_hour
+    return f"cheapest is {best.gpus} x {name}, {fmt.optional(per_hour, fmt.usd)} per hour"
+
+
+def _row(plan: Answer) -> dict[str, str]:
+    return {
+        "accelerator": plan.inputs.offer.accelerator.name,
+        "GPUs": fmt.count(plan.gpus),
+        "layout": plan.layout.label,
+        "TTFT": fmt.optional(plan.ttft_s, fmt.seconds),
+        "TPOT": fmt.optional(plan.tpot_s, fmt.seconds),
+        "per hour": fmt.optional(plan.cost.usd_per_hour, fmt.usd),
+        "per million out": fmt.optional(plan.cost.usd_per_million_output, fmt.usd),
+        "price": plan.cost.note,
+    }
+
+
+def _draw_left_out(ranking: Ranking, unpriced: list[Answer]) -> None:
+    if unpriced:
+        names = ", ".join(f"{plan.gpus} x {plan.inputs.offer.accelerator.name}" for plan in unpriced[:SHOWN])
+        more = f" and {len(unpriced) - SHOWN} more" if len(unpriced) > SHOWN else ""
+        st.markdown(f"Would serve, no price known: {names}{more}.")
+    if ranking.rejected:
+        reasons = "; ".join(f"{count} by {why}" for why, count in ranking.rejected)
+        st.markdown(f"Left out: {reasons}.")
+
+
+def draw_proof(result: Answer) -> None:
+    """A button that simulates this plan's traffic, and what the simulation found."""
+    scenario = result.inputs.scenario
+    with st.container(key="proof"):
+        if st.button("Prove it by simulation", key="prove", icon=":material/verified:"):
+            st.session_state[ASKED] = scenario
+        if st.session_state.get(ASKED) == scenario:
+            with st.spinner("Simulating the traffic (the first time compiles the simulator)"):
+                guarded(lambda: _draw_proof_of(scenario))()
+
+
+def _draw_proof_of(scenario: Scenario) -> None:
+    proof = proof_for(scenario)
+    (st.success if proof.holds else st.warning)(headline_of(proof))
+    shown = proof.proven or proof.planned
+    show_metrics(_metrics(proof, shown))
+    st.caption(f"{fmt.count(proof.requests)} requests; {'; '.join(proof.notes)}. State: {shown.state}.")
+
+
+@st.cache_resource(max_entries=16, ttl=TTL, show_spinner=False)
+def proof_for(scenario: Scenario) -> Proof:
+    """The proof of the scenario's answer, simulated once."""
+    return prove(answer_for(scenario))
+
+
+def _metrics(proof: Proof, shown: SimulationResult) -> list[Metric]:
+    ttft, tpot = shown.spread("ttft_s"), shown.spread("tpot_s")
+    return [
+        Metric(label="Replicas", reading=fmt.optional(proof.replicas, fmt.count, "none found")),
+        Metric(label="TTFT p50", reading=fmt.seconds(ttft.p50)),
+        Metric(label="TTFT p99", reading=fmt.seconds(ttft.p99)),
+        Metric(label="TPOT p99", reading=fmt.seconds(tpot.p99)),
+        Metric(
+            label="Breaks above",
+            reading=fmt.optional(proof.breaks_at_per_s, lambda rate: fmt.plain(rate, "req/s")),
+            help="The highest rate at which the same replicas still hold the promise.",
+        ),
+    ]

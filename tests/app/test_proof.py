@@ -1,0 +1,22 @@
+"""Size a deployment: other accelerators are ranked, and the plan is proven in place."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+pytestmark = pytest.mark.app
+
+
+def test_the_plan_is_proven_in_place():
+    app = AppTest.from_file("pages/_frame.py", default_timeout=240).run()
+    assert "serve this" in app.title[0].value
+    app.button(key="prove").click().run(timeout=240)
+    assert not app.exception
+    assert "Proven by simulation" in app.success[0].value
+    assert {"TTFT p99", "Breaks above"} <= {metric.label for metric in app.metric}
+
+
+def test_other_accelerators_are_ranked_with_dated_prices():
+    app = AppTest.from_file("pages/_frame.py", default_timeout=120).run()
+    shown = " ".join(expander.label for expander in app.expander)
+    assert "Other accelerators: cheapest is" in shown
+    assert any("Left out" in text.value for text in app.markdown)
