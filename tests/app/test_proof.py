@@ -1,13 +1,16 @@
 """Size a deployment: other accelerators are ranked, and the plan is proven in place."""
 
+from pathlib import Path
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
 pytestmark = pytest.mark.app
+FRAME = str(Path(__file__).parents[2] / "pages/_frame.py")
 
 
 def test_the_plan_is_proven_in_place():
-    app = AppTest.from_file("pages/_frame.py", default_timeout=240).run()
+    app = AppTest.from_file(FRAME, default_timeout=240).run()
     assert "serve this" in app.title[0].value
     app.button(key="prove").click().run(timeout=240)
     assert not app.exception
@@ -16,7 +19,7 @@ def test_the_plan_is_proven_in_place():
 
 
 def test_other_accelerators_are_ranked_with_dated_prices():
-    app = AppTest.from_file("pages/_frame.py", default_timeout=120).run()
+    app = AppTest.from_file(FRAME, default_timeout=120).run()
     shown = " ".join(expander.label for expander in app.expander)
     assert "Other accelerators: cheapest is" in shown
     assert any("Left out" in text.value for text in app.markdown)
