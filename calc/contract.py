@@ -9,17 +9,25 @@ from dataclasses import replace
 from math import expm1, isfinite
 from typing import Any
 
+import numpy as np
+
 from calc.answer import Answer, Inputs, answer
+from calc.errors import MissingSpec
+from calc.expected import stated
+from calc.layout import Layout
 from calc.levers import LeverEffect
 from calc.memory.kv import (
     kv_bytes_per_token,
     sequence_bytes,
 )
+from calc.operators import ForwardPass
 from calc.proof import Proof
 from calc.provenance import Estimate, Provenance
 from calc.queueing import closed_forms
+from calc.scenario import Fidelity
 from calc.sized import replica_weight_bytes, timing_of
 from calc.sizing import BLOCK_TOKENS
+from calc.step import StepModel
 from calc.verdict import Verdict, Wall
 
 Json = dict[str, Any]
@@ -63,6 +71,8 @@ def step_json(inputs: Inputs, *, batch: int, context: int, prefill: int | None) 
     """Verb `step`: one decode step, and one prefill where asked."""
     scenario = inputs.scenario
     layout = replace(scenario.layout, tp=scenario.tp or 1)
+    if scenario.fidelity != Fidelity.TEXTBOOK:
+        return _operator_step_json(inputs, layout, batch=batch, context=context, prefill=prefill)
     timing = timing_of(inputs, layout, replica_weight_bytes(inputs))
     step = timing.decode_step(batch=batch, context_tokens=float(context))
     record: Json = {
@@ -78,6 +88,41 @@ def step_json(inputs: Inputs, *, batch: int, context: int, prefill: int | None) 
     if prefill is not None:
         time = timing.prefill_s(tokens=float(prefill), cached_tokens=0.0)
         record["prefill"] = {"s": time.as_json(), "tokens_per_s": prefill / float(time.best)}
+    return record
+
+
+def _operator_step_json(
+    inputs: Inputs, layout: Layout, *, batch: int, context: int, prefill: int | None
+) -> Json:
+    """Verb `step` at roofline and expected fidelity: from the operator table, its rows included."""
+    scenario = inputs.scenario
+    if inputs.profile is None:
+        raise MissingSpec(
+            f"No profile of {inputs.offer.accelerator.name} under {scenario.engine} was loaded.",
+            next_step="Choose textbook fidelity, or another engine.",
+        )
+    model = StepModel.of(
+        inputs.spec,
+        inputs.offer.accelerator,
+        layout,
+        inputs.profile,
+        fidelity=scenario.fidelity,
+        quantization=stated(scenario.quantization),
+        kv_dtype=scenario.kv_format,
+    )
+    decode = model.step(ForwardPass.decode(float(batch), float(context)))
+    record: Json = {
+        "decode": decode.as_json() | {"tokens_per_s": batch / float(np.asarray(decode.total.best)[0])},
+        "prefill": None,
+        "operators": decode.rows(),
+        "evidence": str(decode.evidence),
+    }
+    if prefill is not None:
+        prompt = model.step(ForwardPass.prefill(float(prefill)))
+        record["prefill"] = prompt.as_json() | {
+            "tokens_per_s": prefill / float(np.asarray(prompt.total.best)[0]),
+            "operators": prompt.rows(),
+        }
     return record
 
 

@@ -76,7 +76,7 @@ DEVICE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-# What an engine profile holds.
+# What an engine profile holds. Engines with matrix kernels of their own may state device numbers as well.
 ENGINE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "attention.bandwidth": "share of memory bandwidth, reading cached keys and values",
@@ -172,7 +172,7 @@ class EngineProfile:
     source: str = ""
 
     def __post_init__(self) -> None:
-        _checked("engine", self.numbers, ENGINE_NUMBERS)
+        _checked("engine", self.numbers, {**DEVICE_NUMBERS, **ENGINE_NUMBERS})
         missing = [name for name in ENGINE_NUMBERS if name not in self.numbers]
         if missing:
             raise InputError(f"engine profile {self.engine}", missing, "these numbers are missing")
@@ -217,8 +217,10 @@ DEFAULT_SPREAD: Final[Mapping[str, float]] = MappingProxyType(
         "dense": 1.15,
         "experts": 1.18,
         "latent": 1.20,
+        "dense, same model": 1.13,
+        "experts, same model": 1.15,
+        "latent, same model": 1.17,
         "time to first token": 1.5,
-        "family": 1.0,
         "related": 1.17,
         "datasheet": 1.35,
         "calibrated": 1.08,
@@ -243,8 +245,8 @@ class Profile:
     exponent: float = 3.0
 
     def number(self, name: str) -> float:
-        """A constant of the device or the engine by name."""
-        found = self.device.numbers.get(name) or self.engine.numbers.get(name)
+        """A constant by name; an engine with kernels of its own (llama.cpp) may state what they reach of the device."""
+        found = self.engine.numbers.get(name) or self.device.numbers.get(name)
         if found is None:
             raise InputError("profile number", name, "no such number")
         return found.value

@@ -62,7 +62,8 @@ def source_of(model_id: str) -> str:
 def _load(preset_id: str) -> ModelSpec:
     if preset_id in TEXTBOOK_MODELS:
         return TEXTBOOK_MODELS[preset_id]
-    return parse(_presets()[preset_id]["config"], model_id=preset_id)
+    entry = _presets()[preset_id]
+    return parse(entry["config"], model_id=preset_id, hf_quant_config=entry.get("hf_quant_config"))
 
 
 @cache

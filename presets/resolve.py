@@ -11,7 +11,7 @@ from calc.answer import Inputs, Offer
 from calc.custom_accelerator import accelerator_from_json
 from calc.errors import InputError
 from calc.scenario import Scenario
-from presets import accelerators, local_device, prices, sources
+from presets import accelerators, local_device, prices, profiles, sources
 
 
 def resolve(scenario: Scenario, *, token: str | None = None) -> Inputs:
@@ -21,6 +21,12 @@ def resolve(scenario: Scenario, *, token: str | None = None) -> Inputs:
     """
     source = resolve_model(scenario, token=token)
     offer = offer_of(resolve_accelerator(scenario), scenario.usd_per_gpu_hour)
+    profile = profiles.load(
+        offer.accelerator,
+        scenario.engine,
+        model_id=source.spec.id,
+        engine_version="" if scenario.engine_version == "auto" else scenario.engine_version,
+    )
     return Inputs(
         scenario=scenario,
         spec=source.spec,
@@ -29,6 +35,7 @@ def resolve(scenario: Scenario, *, token: str | None = None) -> Inputs:
         stored_weight_bytes=source.checkpoint.stored_bytes if source.checkpoint else None,
         warnings=source.warnings,
         catalogue=catalogue(),
+        profile=profile,
     )
 
 

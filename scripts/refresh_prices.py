@@ -21,9 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from calc.errors import InputError, RidgebeamError  # noqa: E402 - after the path to the project
-from presets import accelerators, prices  # noqa: E402 - the same
-from presets.prices import Price, PriceKind  # noqa: E402 - the same
+from calc.errors import InputError, RidgebeamError
+from presets import accelerators, prices
+from presets.prices import Price, PriceKind
 
 SOURCE = "https://github.com/dstackai/gpuhunt"
 

@@ -1,4 +1,7 @@
-"""Restate public serving measurements as our own table of facts: presets/measurements/serving.csv.
+"""Restate public measurements as our own tables of facts: presets/measurements/serving.csv and points.csv.
+
+Points are single runs: one user on consumer cards, Apple and DGX Spark, static batches, and maximum-load envelopes
+(RIDGEBEAM_CASES/perf_points.csv, each with its address; kernels/e2e_accelmark.csv, Apache-2.0).
 
 Reads RIDGEBEAM_REFERENCE/kernels/e2e_serving_agg.csv (Apache-2.0, NVIDIA aiconfigurator 0.12.0) and
 RIDGEBEAM_CASES/e2e_rows.csv (true GPU counts and which rows are clean). Copies and rows whose layout is unknown are left out.
@@ -72,7 +75,7 @@ def kv_dtype(model: str, weights: str, system: str, engine: str) -> str:
     return "fp8" if weights.startswith(("fp8", "nvfp4")) else "bf16"
 
 
-def main() -> None:
+def write_serving() -> None:
     with (REFERENCE / "kernels/e2e_serving_agg.csv").open() as stream:
         measured = list(csv.DictReader(stream))
     with (CASES / "e2e_rows.csv").open() as stream:
@@ -130,5 +133,209 @@ def klass(model: str) -> str:
     return "MoE" if any(name in model for name in ("MiniMax", "A17B", "A22B", "gpt-oss")) else "dense"
 
 
+POINTS_OUT = ROOT / "presets/measurements/points.csv"
+POINT_GROUPS = (
+    "amd",
+    "xdai",
+    "spark",
+    "gptfast",
+    "mlc",
+    "exl2",
+    "apple",
+    "lmsys",
+    "nim",
+    "trt10",
+    "trt12",
+    "mlperf51",
+)
+POINT_COLUMNS = (
+    "id", "group", "model", "quantization", "kv_dtype", "accelerator", "gpus", "tp", "pp", "attention_dp", "ep", "engine",
+    "version", "batch", "depth", "prompt_tokens", "output_tokens", "metric", "value", "source",
+)  # fmt: skip
+POINT_ACCELERATORS = {
+    "MI300X": "mi300x", "Apple M1 Pro 14c": "apple-m1-pro", "Apple M3 Pro 18c": "apple-m3-pro", "RTX-3090Ti": "rtx-3090-ti",
+    "RTX-4090": "rtx-4090", "A100-SXM-80GB (330 W)": "a100-sxm4-80gb", "GB10 (DGX Spark)": "dgx-spark-gb10",
+    "RTX-PRO-6000-WS": "rtx-pro-6000-blackwell-ws", "RTX-5090": "rtx-5090", "A100-PCIe": "a100-pcie-80gb",
+    "RX-7900XTX": "rx-7900-xtx", "3080 10GB": "rtx-3080-10gb", "4090 24GB": "rtx-4090", "3090 24GB": "rtx-3090",
+    "RTX 4000 Ada 20GB": "rtx-4000-ada", "RTX 5000 Ada 32GB": "rtx-5000-ada", "RTX A6000 48GB": "rtx-a6000",
+    "RTX 6000 Ada 48GB": "rtx-6000-ada", "A40 48GB": "a40", "L40S 48GB": "l40s", "A100 SXM 80GB": "a100-sxm4-80gb",
+    "H100 PCIe 80GB": "h100-pcie-80gb", "M1 Max 32-Core GPU 64GB": "apple-m1-max",
+    "M2 Ultra 76-Core GPU 192GB": "apple-m2-ultra", "M3 Max 40-Core GPU 64GB": "apple-m3-max",
+    "M1 7-Core GPU 8GB": "apple-m1",
+    "H100-SXM": "h100-sxm5-80gb", "H200": "h200-sxm-141gb", "B200": "b200-sxm-180gb", "GB200": "gb200-gpu",
+    "RTX-PRO-6000-Server": "rtx-pro-6000-blackwell-server", "NVIDIA B200-SXM-180GB": "b200-sxm-180gb",
+    "NVIDIA H100-SXM-80GB": "h100-sxm5-80gb", "AMD Instinct MI325X 256GB HBM3e": "mi325x",
+    "AMD Instinct MI300X 192GB HBM3": "mi300x", "NVIDIA H200-NVL-141GB": "h200-nvl-141gb",
+    "Virtualized NVIDIA H200-SXM-141GB": "h200-sxm-141gb",
+    "NVIDIA RTX PRO 6000 Blackwell Server Edition": "rtx-pro-6000-blackwell-server", "NVIDIA GB300": "gb300-gpu",
+    "NVIDIA GB200": "gb200-gpu", "NVIDIA L40S": "l40s",
+}  # fmt: skip
+ACCELMARK = {
+    "NVIDIA A100-SXM4-40GB": "a100-sxm4-40gb", "NVIDIA A100-SXM4-80GB": "a100-sxm4-80gb",
+    "NVIDIA A800-SXM4-80GB": "a800-sxm4-80gb", "NVIDIA GeForce RTX 3090": "rtx-3090", "NVIDIA GeForce RTX 4090": "rtx-4090",
+    "NVIDIA GeForce RTX 4090 D": "rtx-4090-d", "NVIDIA GeForce RTX 5090": "rtx-5090", "NVIDIA H100 80GB HBM3": "h100-sxm5-80gb",
+    "NVIDIA L4": "l4", "NVIDIA RTX 6000 Ada Generation": "rtx-6000-ada", "NVIDIA RTX A6000": "rtx-a6000",
+    "Tesla V100S-PCIE-32GB": "v100s-pcie-32gb",
+}  # fmt: skip
+POINT_MODELS = {
+    "amd/Llama-3.1-70B-Instruct-FP8-KV": "meta-llama/Meta-Llama-3.1-70B",
+    "meta-llama/Llama-2-7b": "meta-llama/Llama-2-7b-hf", "meta-llama/Llama-2-70b": "meta-llama/Llama-2-70b-hf",
+    "codellama/CodeLlama-34b": "codellama/CodeLlama-34b-Instruct-hf", "TinyLlama-1.1B": "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+    "huggyllama/llama-13b": "meta-llama/Llama-2-13b-hf", "meta-llama/Llama-3.1-8B": "meta-llama/Meta-Llama-3.1-8B",
+    "meta-llama/Llama-3.1-70B": "meta-llama/Meta-Llama-3.1-70B", "meta-llama/Llama-3.1-405B": "meta-llama/Llama-3.1-405B-Instruct-FP8",
+    "meta-llama/Llama-3.1-8B-Instruct": "meta-llama/Meta-Llama-3.1-8B",
+    "meta-llama/Llama-3.1-70B-Instruct": "meta-llama/Meta-Llama-3.1-70B",
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B": "", "openai/gpt-oss-20b": "", "Qwen/Qwen2.5-Coder-7B": "Qwen/Qwen2.5-7B",
+    "Qwen/Qwen3-Coder-30B-A3B-Instruct": "Qwen/Qwen3-30B-A3B", "meta-llama/Meta-Llama-3-8B": "meta-llama/Meta-Llama-3.1-8B",
+    "meta-llama/Meta-Llama-3-8B-Instruct": "meta-llama/Meta-Llama-3.1-8B",
+    "meta-llama/Meta-Llama-3-70B-Instruct": "meta-llama/Meta-Llama-3-70B", "nvidia/Llama-3.3-70B-Instruct": "meta-llama/Llama-3.3-70B-Instruct",
+    "nvidia/Llama-3.3-70B-Instruct-FP4": "meta-llama/Llama-3.3-70B-Instruct",
+    "nvidia/Llama-3.1-405B-Instruct": "meta-llama/Llama-3.1-405B-Instruct-FP8", "nvidia/Llama-3.1-8B-Instruct-FP8": "meta-llama/Meta-Llama-3.1-8B",
+    "nvidia/Qwen3-30B-A3B-FP4": "Qwen/Qwen3-30B-A3B", "deepseek-ai/DeepSeek-R1-0528": "deepseek-ai/DeepSeek-R1",
+    "nvidia/Qwen3-235B-A22B": "Qwen/Qwen3-235B-A22B", "llama3.1-8b": "meta-llama/Meta-Llama-3.1-8B", "llama2-70b-99": "meta-llama/Llama-2-70b-hf",
+    "mixtral-8x7b": "mistralai/Mixtral-8x7B-v0.1", "llama3.1-405b": "meta-llama/Llama-3.1-405B-Instruct-FP8",
+}  # fmt: skip
+# The nearest stored format by bytes per weight; llama.cpp's Q4_K_M is mostly q4_k.
+POINT_FORMATS = {
+    "": "", "bf16": "", "fp16": "", "F16": "", "BF16": "", "FP16": "", "fp8": "fp8", "fp8(act)/mxfp4": "", "mxfp4": "", "nvfp4": "nvfp4", "fp4": "nvfp4",
+    "Q4_K_M": "q4_k", "Q8_0": "q8_0", "Q4_0": "q4_0", "int8": "int8-weight", "int4 g32": "int4-g32", "int4": "int4-g32",
+    "EXL2 3.0 bpw": "iq3_xxs", "EXL2 4.0 bpw": "iq4_xs", "EXL2 5.0 bpw": "q5_k", "EXL2 2.5 bpw": "iq2_s",
+    "GPTQ 4-bit g128": "gptq",
+}  # fmt: skip
+POINT_ENGINES = {
+    "llama.cpp": "llama.cpp", "Ollama": "ollama", "gpt-fast": "gpt-fast", "MLC": "mlc", "ExLlamaV2": "exllamav2",
+    "vLLM": "vllm", "vLLM (ROCm)": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt-llm", "NIM": "tensorrt-llm",
+}  # fmt: skip
+METRICS = {
+    "decode_speed": "decode_tokens_per_s", "decode_throughput_total": "decode_tokens_per_s",
+    "prefill_speed": "prefill_tokens_per_s", "batch_end_to_end_latency": "batch_latency_s", "ITL_mean": "tpot_s",
+    "TTFT_mean": "ttft_s", "output_throughput_total": "most_tokens_per_s", "output_throughput_per_gpu": "most_tokens_per_s",
+    "tokens_per_s_offline": "most_tokens_per_s",
+}  # fmt: skip
+ACCELMARK_PROMPT = {"suite_A": 280, "suite_B": 280, "suite_D": 28600}
+MLPERF_LENGTHS = {  # means of the benchmark's data sets: CNN/DailyMail, OpenOrca, mixed OpenOrca/GSM8K/MBXP, LongBench and others
+    "llama3.1-8b": (778, 128), "llama2-70b-99": (294, 294), "mixtral-8x7b": (290, 144), "llama3.1-405b": (9400, 684),
+}  # fmt: skip
+ASSUMED_PROMPT, ASSUMED_CONTEXT = (
+    2048,
+    256,
+)  # where a page states no lengths; ExLlamaV2 decodes behind a short prompt
+
+
+def write_points() -> None:
+    with (CASES / "perf_points.csv").open() as stream:
+        points = list(csv.DictReader(stream))
+    out = []
+    for row in points:
+        group = row["case_id"].split("-")[0]
+        gpu = row["gpu"].replace("\u2011", "-")
+        metric = METRICS.get(row["metric"])
+        model = POINT_MODELS.get(row["model_id"], row["model_id"])
+        if group not in POINT_GROUPS or metric is None or gpu not in POINT_ACCELERATORS or not model:
+            continue
+        if group == "nim" and metric == "most_tokens_per_s":
+            continue
+        gpus, tp = int(float(row["n_gpus"] or 1)), row["tp"]
+        wide = tp.startswith("DEP")
+        shards = gpus if wide or not tp else int(float(tp))
+        if group == "mlperf51":
+            shards = {"llama3.1-405b": 8, "llama2-70b-99": 1, "mixtral-8x7b": 1, "llama3.1-8b": 1}[
+                row["model_id"]
+            ]
+            if row["model_id"] == "llama2-70b-99" and gpu in ("NVIDIA H100-SXM-80GB", "NVIDIA L40S"):
+                shards = 2 if "H100" in gpu else 4
+        local = metric != "most_tokens_per_s"
+        weights = POINT_FORMATS[row["weight_dtype"]]
+        if model.endswith("405B-Instruct-FP8") and weights == "fp8":
+            weights = ""
+        if row["model_id"].startswith("deepseek-ai/DeepSeek-R1-0528"):
+            weights = ""
+            model = "nvidia/DeepSeek-V3.1-NVFP4" if row["weight_dtype"] == "nvfp4" else model
+        depth = row["notes"].split("depth ")[-1] if "at depth" in row["notes"] else "0"
+        prompt, output = (row["isl"] or "").lstrip("~"), row["osl"] or "0"
+        if group == "mlperf51":
+            prompt, output = map(str, MLPERF_LENGTHS[row["model_id"]])
+        value = float(row["value"])
+        if row["metric"] == "output_throughput_per_gpu":
+            value *= gpus
+        if metric in ("tpot_s", "ttft_s"):
+            value /= 1e3
+        out.append(
+            {
+                "id": row["case_id"],
+                "group": group,
+                "model": model,
+                "quantization": weights,
+                "kv_dtype": "fp8" if row["kv_dtype"] == "fp8" or (not local and weights) else "bf16",
+                "accelerator": POINT_ACCELERATORS[gpu],
+                "gpus": gpus,
+                "tp": shards,
+                "pp": gpus // shards if local else 1,
+                "attention_dp": shards if wide else 1,
+                "ep": shards if wide else 0,
+                "engine": "tensorrt-llm"
+                if group == "mlperf51" and "AMD" not in gpu
+                else POINT_ENGINES.get(row["engine"], "vllm"),
+                "version": row["version"],
+                "batch": row["batch_or_concurrency"] if row["batch_or_concurrency"].isdigit() else "",
+                "depth": depth,
+                "prompt_tokens": prompt or str(ASSUMED_CONTEXT if group == "exl2" else ASSUMED_PROMPT),
+                "output_tokens": str(int(float(output))),
+                "metric": metric,
+                "value": f"{value:.6g}",
+                "source": row["url"],
+            }
+        )
+    out += accelmark()
+    with POINTS_OUT.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, POINT_COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(out)
+    print(f"{len(out)} points -> {POINTS_OUT}")
+
+
+def accelmark() -> list[dict[str, object]]:
+    """Single-stream runs of AccelMark's suites A, B, D; hosts flagged as slow by the kernels README are left out."""
+    with (REFERENCE / "kernels/e2e_accelmark.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    out = []
+    for index, row in enumerate(rows):
+        if (
+            row["scenario"] != "interactive"
+            or row["suite"] not in ACCELMARK_PROMPT
+            or row["gpu"] not in ACCELMARK
+        ):
+            continue
+        if row["suite"] == "suite_D" and "A100-SXM4-80GB" in row["gpu"] and row["engine_version"] == "0.7.3":
+            continue
+        for metric, column in (("tpot_s", "tpot_ms_p50"), ("ttft_s", "ttft_ms_p50")):
+            out.append(
+                {
+                    "id": f"accelmark-{index:03d}-{metric[:4]}",
+                    "group": f"accelmark {row['suite'][-1]}",
+                    "model": POINT_MODELS.get(row["model"], row["model"]),
+                    "quantization": "",
+                    "kv_dtype": "bf16",
+                    "accelerator": ACCELMARK[row["gpu"]],
+                    "gpus": row["num_gpus"],
+                    "tp": row["num_gpus"],
+                    "pp": 1,
+                    "attention_dp": 1,
+                    "ep": 0,
+                    "engine": "vllm",
+                    "version": row["engine_version"].split("+")[0],
+                    "batch": 1,
+                    "depth": 0,
+                    "prompt_tokens": ACCELMARK_PROMPT[row["suite"]],
+                    "output_tokens": 256,
+                    "metric": metric,
+                    "value": f"{float(row[column]) / 1e3:.6g}",
+                    "source": "github.com/FreedomIntelligence/AccelMark 5797fc42, Apache-2.0",
+                }
+            )
+    return out
+
+
 if __name__ == "__main__":
-    main()
+    write_serving()
+    write_points()

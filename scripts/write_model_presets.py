@@ -18,6 +18,7 @@ from calc.architectures import parse, parse_reader, read_config
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "presets" / "model_configs.json"
+MOST_BYTES = 20_000  # a list that names every expert is not worth its size here
 POPULAR = ROOT / "scripts" / "popular_models.txt"
 
 
@@ -30,7 +31,14 @@ def main() -> None:
     for model_id in POPULAR.read_text().split():
         row = index[model_id]
         config = json.loads((folder / row["file"]).read_text())
+        beside = folder.parent / "hf_quant_configs" / row["file"]
+        wanted = (
+            beside.is_file() and "quantization_config" not in config and beside.stat().st_size < MOST_BYTES
+        )
+        quantised = json.loads(beside.read_text()) if wanted else None
         presets[model_id] = {**provenance(row), "config": fields_read(config, model_id)}
+        if quantised is not None:
+            presets[model_id]["hf_quant_config"] = quantised
     OUT.write_text(json.dumps(presets, indent=1, sort_keys=True) + "\n")
     print(f"{len(presets)} models, {OUT.stat().st_size:,} bytes")
 

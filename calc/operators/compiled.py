@@ -132,6 +132,8 @@ def _sublayer_features(sublayer: Sublayer, format_of: Callable[[Weight], str]) -
 def _expert_feature(form: StoredFormat) -> str:
     if form.activations == "nvfp4":
         return "experts_4bit"
+    if form.name == "mxfp4":
+        return "experts_mxfp4"
     return "experts_8bit" if form.bits == EIGHT_BITS else "experts_16bit"
 
 
@@ -186,7 +188,7 @@ def _loose_weights(
         share = rank_share(weight, ranks=degrees.dense)
         yield Operator(
             name=weight.name,
-            group=f"{stack.role} ends",
+            group=f"ends of {stack.role}",
             kind=Kind.GEMM,
             format=format_of(weight),
             driver=driver,
@@ -197,7 +199,7 @@ def _loose_weights(
         )
     yield Operator(
         name="final norm",
-        group=f"{stack.role} ends",
+        group=f"ends of {stack.role}",
         kind=Kind.ELEMENTWISE,
         driver=driver,
         activation_bytes_per_token=ACTIVATION_BYTES * 4.0 * stack.width,

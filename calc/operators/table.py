@@ -119,6 +119,7 @@ FEATURES = (
     "experts_16bit",
     "experts_8bit",
     "experts_4bit",
+    "experts_mxfp4",
     "quantised_activations",
 )
 
@@ -224,10 +225,47 @@ class Operators:
             },
         )
 
-    def scaled(self, groups: Sequence[str], share: float) -> Operators:
-        """The same rows with the counts of some layer groups multiplied by `share` (offloaded layers)."""
-        factor = np.array([[share if group in groups else 1.0] for group in self.groups])
-        return replace(self, numbers={**self.numbers, "count": self.numbers["count"] * factor})
+    def merged(self) -> Operators:
+        """The same pass in fewer rows: equal rows are counted together. Names and groups are lost."""
+        kept: dict[tuple[float, ...], int] = {}
+        order: list[int] = []
+        counts: list[float] = []
+        columns = [name for name in _NUMBERS if name != "count"]
+        for index in range(len(self.names)):
+            key = (
+                float(self.kind_index[index, 0]),
+                float(self.format_index[index, 0]),
+                float(self.driver[index, 0]),
+                float(self.reads[index, 0]),
+                *(float(self.numbers[name][index, 0]) for name in columns),
+            )
+            if key not in kept:
+                kept[key] = len(order)
+                order.append(index)
+                counts.append(0.0)
+            counts[kept[key]] += float(self.numbers["count"][index, 0])
+        return replace(
+            self,
+            names=tuple(self.names[index] for index in order),
+            groups=("",) * len(order),
+            kind_index=self.kind_index[order],
+            format_index=self.format_index[order],
+            driver=self.driver[order],
+            reads=self.reads[order],
+            numbers={
+                **{name: self.numbers[name][order] for name in columns},
+                "count": np.array(counts)[:, None],
+            },
+        )
+
+    def scaled(self, share: float, *, ends: float) -> Operators:
+        """A part of the pass: the decoder's layers `share` times, everything before and behind them `ends` times."""
+        factor = np.array([[share if group.startswith("decoder ") else ends] for group in self.groups])
+        return replace(
+            self,
+            numbers={**self.numbers, "count": self.numbers["count"] * factor},
+            features={name: values * share for name, values in self.features.items()},
+        )
 
     def evaluate(
         self, step: ForwardPass, *, routing_factor: Any = 1.0, imbalance: Any = 1.0

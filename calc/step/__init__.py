@@ -8,12 +8,14 @@ from calc.step.estimate import (
     serving_point,
     step_estimate,
 )
+from calc.step.offload import offloaded_step
 
 __all__ = [
     "Fidelity",
     "ServingPoint",
     "StepEstimate",
     "StepModel",
+    "offloaded_step",
     "serving_point",
     "step_estimate",
 ]

@@ -37,6 +37,12 @@ class Fidelity(StrEnum):
     EXPECTED = "expected"
 
 
+def _first(estimate: Estimate) -> dict[str, float]:
+    """The range of the first candidate."""
+    ends = (estimate.low, estimate.best, estimate.high)
+    return dict(zip(("low", "best", "high"), (float(np.atleast_1d(end)[0]) for end in ends), strict=True))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEstimate:
     """One forward pass. `total`: seconds; `terms`: the best estimate's seconds by cause; `bound`: what binds, per candidate.
@@ -49,6 +55,14 @@ class StepEstimate:
     bound: Any
     operators: PassSeconds
     evidence: Evidence
+
+    def as_json(self) -> dict[str, Any]:
+        """The first candidate's seconds, bound and terms, in the names of the command line's contract."""
+        return {
+            "s": _first(self.total),
+            "bound": str(np.atleast_1d(self.bound)[0]),
+            "terms": {name: float(np.atleast_1d(term)[0]) for name, term in self.terms.items()},
+        }
 
     def rows(self, candidate: int = 0) -> list[dict[str, object]]:
         """One candidate's operators as records, with seconds and share of the kernels' time."""
@@ -79,6 +93,23 @@ class ServingPoint:
     state: Any
     decode: StepEstimate
     evidence: Evidence
+
+    def as_json(self) -> dict[str, Any]:
+        """One candidate (the first) as a JSON record, in the names of the command line's contract."""
+        return {
+            "ttft_s": _first(self.ttft_s),
+            "tpot_s": _first(self.tpot_s),
+            "tpot_with_first_s": _first(self.tpot_with_first_s),
+            "e2e_s": _first(self.e2e_s),
+            "tokens_per_s": _first(self.tokens_per_s),
+            "tokens_per_s_per_gpu": _first(self.tokens_per_s_per_gpu),
+            "decoding": float(np.atleast_1d(self.decoding)[0]),
+            "prefill_share": float(np.atleast_1d(self.prefill_share)[0]),
+            "bound": self.decode.as_json()["bound"],
+            "terms": self.decode.as_json()["terms"],
+            "state": str(np.atleast_1d(self.state)[0]),
+            "evidence": str(self.evidence),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,6 +100,15 @@ class RateTable:
         return cls(**joined, exponent=tables[0].exponent)
 
 
+def _fixed_name(feature: str, accelerator: Accelerator) -> str:
+    """The profile's number for a feature; MXFP4 experts run as a fused 4-bit path only where the device computes in fp4."""
+    if feature == "layers":
+        return "layer_s"
+    if feature == "experts_mxfp4":
+        feature = "experts_4bit" if "fp4" in accelerator.rates else "experts_16bit"
+    return f"layer.{feature}_s"
+
+
 def rate_table(formats: Sequence[str], accelerator: Accelerator, profile: Profile) -> RateTable:
     """Rates under a profile."""
     bandwidth = accelerator.bandwidth_bytes_per_s
@@ -134,7 +143,7 @@ def rate_table(formats: Sequence[str], accelerator: Accelerator, profile: Profil
     read[row[Kind.MIXER]] = number("mixer.bandwidth") * bandwidth
     compute[row[Kind.MIXER]] = attention
     sequence[row[Kind.ATTENTION]] = number("attention.sequence_s")
-    fixed = np.array([number("layer_s" if name == "layers" else f"layer.{name}_s") for name in FEATURES])
+    fixed = np.array([number(_fixed_name(name, accelerator)) for name in FEATURES])
     return RateTable(
         bytes_per_s=read,
         flop_per_s=compute,

@@ -31,8 +31,8 @@ def spread_factor(spec: ModelSpec, profile: Profile, *, first_token: bool = Fals
     if profile.evidence is Evidence.CALIBRATED:
         return spread["calibrated"]
     factor = spread[model_class(spec)]
-    if profile.evidence is Evidence.SAME_FAMILY:
-        factor *= spread["family"]
+    if profile.evidence is Evidence.SAME_MODEL_AND_GPU:
+        factor = spread[f"{model_class(spec)}, same model"]
     elif profile.evidence is Evidence.RELATED:
         factor *= spread["related"]
     elif profile.evidence is Evidence.DATASHEET:

@@ -1,0 +1,89 @@
+"""`ridgebeam serve-point`: TTFT, TPOT and throughput of one replica at fixed concurrency."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from commands.arguments import (
+    INFEASIBLE,
+    OK,
+    add_formats,
+    add_hardware,
+    add_source,
+    emit,
+    scenario,
+    tokens,
+    verb,
+)
+
+
+def add(verbs: Any) -> None:
+    parser = verb(verbs, "serve-point", run, "TTFT, TPOT and throughput at fixed concurrency")
+    add_source(parser)
+    add_hardware(parser)
+    add_formats(parser)
+    parser.add_argument("--input", "--isl", type=tokens, required=True, help="prompt tokens")
+    parser.add_argument("--output", "--osl", type=tokens, required=True, help="output tokens")
+    parser.add_argument(
+        "--concurrency", type=tokens, required=True, help="users who each wait for their answer"
+    )
+    parser.add_argument(
+        "--profile", type=Path, metavar="FILE", help="a measured profile instead of the fitted one"
+    )
+    parser.add_argument("--fidelity", default="expected", choices=("roofline", "expected"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from calc import format as fmt
+    from calc.engine import engine_named
+    from calc.step import serving_point
+    from presets import profiles
+    from presets.resolve import accelerator_named, resolve_model
+
+    asked = scenario(arguments, gpu=arguments.gpu)
+    spec = resolve_model(asked).spec
+    accelerator = accelerator_named(arguments.gpu)
+    engine = engine_named(arguments.engine)
+    if arguments.profile:
+        profile = profiles.read_file(arguments.profile)
+    else:
+        profile = profiles.load(
+            accelerator, engine, model_id=spec.id, engine_version=arguments.engine_version
+        )
+    layout = asked.layout
+    point = serving_point(
+        spec,
+        accelerator,
+        layout,
+        profile,
+        input_tokens=float(arguments.input),
+        output_tokens=float(arguments.output),
+        concurrency=float(arguments.concurrency),
+        fidelity=arguments.fidelity,
+        quantization=None if arguments.quantization == "auto" else arguments.quantization,
+        kv_dtype="bf16" if arguments.kv_dtype == "auto" else arguments.kv_dtype,
+    )
+    record = {
+        "model": spec.id,
+        "gpu": accelerator.id,
+        "layout": layout.label,
+        "engine": str(engine),
+        "fidelity": arguments.fidelity,
+        **point.as_json(),
+    }
+    lines = [
+        f"TTFT          {_range(record['ttft_s'], fmt.seconds)}",
+        f"TPOT          {_range(record['tpot_s'], fmt.seconds)}",
+        f"tokens/s      {_range(record['tokens_per_s'], fmt.plain)}",
+        f"per GPU       {_range(record['tokens_per_s_per_gpu'], fmt.plain)}",
+        f"state         {record['state']}",
+        f"evidence      {record['evidence']}",
+    ]
+    emit(arguments, record, lines)
+    return INFEASIBLE if record["state"] == "saturated" else OK
+
+
+def _range(record: Any, shown: Any) -> str:
+    return f"{shown(record['best'])} ({shown(record['low'])} to {shown(record['high'])})"

@@ -1,0 +1,185 @@
+"""Profiles: what an accelerator reaches with an engine, from the fitted data beside this module.
+
+`devices.json` holds one DeviceProfile per accelerator family, `engines.json` the engine profiles, `fit.json` which models
+and accelerators are in the fit and how wide its held-out errors are. All three are written by scripts/fit_profiles.py.
+`load` picks the closest for an accelerator and an engine and says how close that is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from calc.accelerator import Accelerator
+from calc.errors import InputError
+from calc.profile import (
+    DEFAULT_SPREAD,
+    Calibration,
+    DeviceProfile,
+    EngineProfile,
+    Evidence,
+    Profile,
+    device_from_json,
+    engine_from_json,
+    profile_from_json,
+)
+from presets import accelerators
+
+FOLDER: Final = Path(__file__).parent
+
+# Families with kernel tables or measured runs, by architecture and whether the memory is HBM.
+_FAMILIES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {  # architecture: (family with HBM, family without)
+        "Pascal": ("volta", "volta"),
+        "Volta": ("volta", "volta"),
+        "Turing": ("volta", "volta"),
+        "Ampere": ("ampere", "ampere-gddr"),
+        "Ada": ("ada", "ada"),
+        "Hopper": ("hopper", "hopper"),
+        "Blackwell": ("blackwell", "blackwell-gddr"),
+        "Blackwell Ultra": ("blackwell", "blackwell"),
+        "CDNA": ("cdna", "cdna"),
+        "CDNA2": ("cdna", "cdna"),
+        "CDNA3": ("cdna", "cdna"),
+        "CDNA4": ("cdna", "cdna"),
+        "RDNA3": ("rdna", "rdna"),
+        "RDNA4": ("rdna", "rdna"),
+        "RDNA3.5": ("rdna", "rdna"),
+    }
+)
+# GeForce cards run 16-bit products with 16-bit sums at twice the rate that their datasheet states for 32-bit sums; kernels
+# that use it (llama.cpp) reach another share there, so they are families of their own beside the workstation cards.
+PARENTS: Final[Mapping[str, str]] = MappingProxyType(
+    {"ampere-geforce": "ampere-gddr", "ada-geforce": "ada", "blackwell-geforce": "blackwell-gddr"}
+)
+UNIFIED: Final = ("dgx-spark-gb10", "jetson-thor-t5000")  # Blackwell beside LPDDR: a family of their own
+SAME_ENGINE: Final[Mapping[str, str]] = MappingProxyType({"ollama": "llama.cpp"})  # what it runs inside
+FALLBACK_FAMILY: Final = "ampere"
+CPU_ARCHITECTURES: Final = (
+    "Zen 3", "Zen 4", "Zen 5", "Sapphire Rapids", "Emerald Rapids", "Granite Rapids", "Sapphire Rapids HBM", "Neoverse V2",
+)  # fmt: skip
+
+
+def family_of(accelerator: Accelerator) -> str:
+    """The family whose measurements speak for an accelerator."""
+    if accelerator.id in UNIFIED:
+        return "gb10"
+    if accelerator.vendor == "Apple":
+        return "apple"
+    if accelerator.arch in CPU_ARCHITECTURES:
+        return "cpu"
+    with_hbm, without = _FAMILIES.get(accelerator.arch, ("", ""))
+    if "HBM" in accelerator.memory_type.upper():
+        return with_hbm
+    gaming = {parent: own for own, parent in PARENTS.items()} if "GeForce" in accelerator.name else {}
+    return gaming.get(without, without)
+
+
+@cache
+def _read(name: str) -> Mapping[str, Any]:
+    content: Mapping[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return content
+
+
+@cache
+def devices() -> Mapping[str, DeviceProfile]:
+    """Device profiles by family."""
+    return {entry["family"]: device_from_json(entry) for entry in _read("devices")["devices"]}
+
+
+@cache
+def engines() -> tuple[EngineProfile, ...]:
+    """Engine profiles; one engine may have several, by family or version."""
+    return tuple(engine_from_json(entry) for entry in _read("engines")["engines"])
+
+
+@cache
+def fitted() -> tuple[tuple[tuple[str, str, str], ...], Mapping[str, float]]:
+    """((model, accelerator, engine) in the fit, half-widths of the 80% range)."""
+    content = _read("fit")
+    points = tuple((str(m), str(a), str(e)) for m, a, e in content["points"])
+    return points, MappingProxyType({**DEFAULT_SPREAD, **content["spread"]})
+
+
+def engine_names() -> tuple[str, ...]:
+    """Engines that have a profile of their own."""
+    return tuple(dict.fromkeys(profile.engine for profile in engines()))
+
+
+def load(
+    accelerator: Accelerator | str,
+    engine: str = "vllm",
+    *,
+    model_id: str | None = None,
+    engine_version: str = "",
+    calibration: Calibration | None = None,
+) -> Profile:
+    """The profile for an accelerator and an engine; `evidence` says how close its data are to this question.
+
+    Raises InputError for an engine that nobody fitted.
+    """
+    device = accelerators.load(accelerator) if isinstance(accelerator, str) else accelerator
+    family = family_of(device)
+    known = devices()
+    found = known.get(family)
+    if found is None:
+        found = replace(known[FALLBACK_FAMILY], family=family or device.arch, accelerators=())
+    chosen = _engine(engine, family, engine_version)
+    points, spread = fitted()
+    evidence = _evidence(device, chosen, family, model_id, points)
+    if calibration is not None and calibration.scalars:
+        evidence = Evidence.CALIBRATED
+    return Profile(
+        device=found,
+        engine=chosen,
+        calibration=calibration or Calibration(),
+        evidence=evidence,
+        models=points,
+        spread=spread,
+    )
+
+
+def _engine(engine: str, family: str, version: str) -> EngineProfile:
+    candidates = [profile for profile in engines() if profile.engine == engine]
+    if not candidates and engine in SAME_ENGINE:
+        return _engine(SAME_ENGINE[engine], family, "")
+    if not candidates:
+        raise InputError("engine", engine, f"engines with a profile are {', '.join(engine_names())}")
+    near = (family, PARENTS.get(family, family))
+    on_family = [profile for profile in candidates if set(near) & set(profile.families)]
+    on_family = on_family or [profile for profile in candidates if not profile.families] or candidates
+    versioned = [profile for profile in on_family if profile.version and version.startswith(profile.version)]
+    current = [profile for profile in on_family if not profile.version]
+    return (versioned or current or on_family)[0]
+
+
+def _evidence(
+    device: Accelerator,
+    engine: EngineProfile,
+    family: str,
+    model_id: str | None,
+    points: tuple[tuple[str, str, str], ...],
+) -> Evidence:
+    wanted = (model_id or "").casefold()
+    if any(m.casefold() == wanted and a == device.id and e == engine.engine for m, a, e in points):
+        return Evidence.SAME_MODEL_AND_GPU
+    if family in engine.families:
+        return Evidence.SAME_FAMILY
+    known = devices().get(family)
+    return Evidence.RELATED if known is not None and known.accelerators else Evidence.DATASHEET
+
+
+def read_file(path: Path) -> Profile:
+    """A profile from a JSON file in the one profile format; raises InputError where it is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError("profile", str(path), f"it must be a readable JSON file ({error})") from error
+    if not isinstance(content, dict):
+        raise InputError("profile", str(path), "it must hold a JSON object")
+    return profile_from_json(content)

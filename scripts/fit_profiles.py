@@ -1,0 +1,384 @@
+"""Fit presets/profiles/ from public data and report how wrong it is on data that it did not see.
+
+    python scripts/fit_profiles.py [--quick]
+
+Reads the bundled measurements (presets/measurements) and, for kernel curves and links, RIDGEBEAM_REFERENCE/kernels. Writes
+devices.json, engines.json, fit.json (what is in the fit, ranges, held-out errors) and the tables of docs/accuracy.md's
+section on step time. About ten minutes on one core; --quick skips the held-out fits and keeps their stored errors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
+
+from fit_kernels import all_curves, best_links
+from fit_points import PointFit, usable
+from fit_serving import ENGINES, FAMILY, OLD, Fit, profile_of, rows_of
+
+from calc.collectives import LinkCurve
+from calc.profile import device_as_json, engine_as_json
+from calc.step.serving import FirstToken
+from presets import measurements, models
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = Path(os.environ.get("RIDGEBEAM_REFERENCE", ROOT / "../shared/reference"))
+OUT = ROOT / "presets/profiles"
+LINK_SYSTEMS = {
+    "hopper": ("h100_sxm", "h200_sxm"),
+    "blackwell": ("b200_sxm", "b300_sxm"),
+    "ampere": ("a100_sxm",),
+    "ada": ("l40s",),
+    "blackwell-gddr": ("rtx_pro_6000_server",),
+}
+KERNEL_FAMILIES = {
+    "a100-sxm4-80gb": "ampere",
+    "l40s": "ada",
+    "rtx-pro-6000-blackwell-server": "blackwell-gddr",
+}
+KERNEL_NUMBERS = {
+    "bfloat16": ("bandwidth.16bit", "compute.16bit"),
+    "fp8": (None, "compute.fp8"),
+    "nvfp4": (None, "compute.fp4"),
+}
+
+
+def spec_of(model_id: str) -> object:
+    """A bundled model, or one of the reference configs."""
+    if models.find(model_id):
+        return models.load(model_id)
+    from calc.architectures import parse
+
+    path = REFERENCE / "configs" / f"{model_id.replace('/', '__')}.json"
+    return parse(json.loads(path.read_text()), model_id=model_id)
+
+
+def link_curves() -> dict[str, tuple]:
+    out = {}
+    for family, systems in LINK_SYSTEMS.items():
+        parts = best_links(REFERENCE / "kernels", systems)
+        out[family] = tuple(
+            tuple(LinkCurve(**curve, source="kernel tables") for curve in part) for part in parts
+        )
+    for family, source in (
+        ("ampere-gddr", "blackwell-gddr"),
+        ("gb10", "blackwell-gddr"),
+        ("volta", "ampere"),
+        ("cdna", "ampere"),
+        ("rdna", "blackwell-gddr"),
+        ("apple", "ampere"),
+        ("cpu", "ampere"),
+    ):
+        out[family] = out[source]
+    return out
+
+
+def kernel_values(curves: list[dict]) -> dict[tuple[str, str], float]:
+    """Family constants from GEMM curves, where no serving point informs them: the median over engines."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for curve in curves:
+        family = KERNEL_FAMILIES.get(curve["system"])
+        if curve["kind"] != "gemm" or family is None or curve["format"] not in KERNEL_NUMBERS:
+            continue
+        read, compute = KERNEL_NUMBERS[curve["format"]]
+        if read:
+            found.setdefault((read, family), []).append(curve["constants"]["bandwidth"])
+        found.setdefault((compute, family), []).append(curve["constants"]["compute"])
+    return {key: float(np.median(values)) for key, values in found.items()}
+
+
+def held_out(fit: Fit, full: np.ndarray, key) -> np.ndarray:
+    """TPOT of every row, predicted by a fit that saw no row of the same key."""
+    keys = np.array(["|".join(np.atleast_1d(key(row))) for row in fit.rows])
+    predicted = np.zeros(len(fit.rows))
+    for name in np.unique(keys):
+        out = keys == name
+        constants = fit.solve(~out, start=full, stride=2, rounds=1, nfev=5)
+        predicted[out] = fit.subset(out).settled(constants)
+    return predicted
+
+
+def first_token_fit(fit: Fit, keep: np.ndarray) -> dict[str, np.ndarray]:
+    """Per engine: server seconds, decode steps waited, times the prefill, on light loads."""
+    out = {}
+    names = np.array([row.engine for row in fit.rows])
+    for engine in ENGINES:
+        rows = keep & (names == engine) & (fit.users <= 8)
+        seen, tpot, prefill, busy = (
+            v[rows] for v in (fit.ttft, fit.last.tpot_s, fit.prefill_s, fit.last.prefill_share)
+        )
+
+        data = (seen, tpot, prefill, busy)
+        out[engine] = np.exp(
+            least_squares(first_token_residual, FIRST_PRIOR, args=data, loss="soft_l1", f_scale=0.3).x
+        )
+    return out
+
+
+def first_token_residual(
+    v: np.ndarray, seen: np.ndarray, tpot: np.ndarray, prefill: np.ndarray, busy: np.ndarray
+) -> np.ndarray:
+    server, steps, times = np.exp(v)
+    first = FirstToken(server_s=server, steps=steps, prefill=times)
+    predicted = first.seconds(tpot_s=tpot, prefill_s=prefill, prefill_share=busy)
+    return np.concatenate([np.log(predicted / seen), 0.3 * (v - FIRST_PRIOR) / FIRST_WIDTH])
+
+
+FIRST_PRIOR = np.log([0.02, 5.0, 1.3])
+FIRST_WIDTH = np.array([1.0, 0.6, 0.3])
+
+
+def first_token_values(found: dict[str, np.ndarray]) -> dict[tuple[str, str], float]:
+    names = ("ttft.server_s", "ttft.steps", "ttft.prefill")
+    return {
+        (name, engine): float(v)
+        for engine, values in found.items()
+        for name, v in zip(names, values, strict=True)
+    }
+
+
+def first_tokens(fit: Fit, found: dict[str, np.ndarray]) -> np.ndarray:
+    engine = [row.engine for row in fit.rows]
+    a, b, s = (np.array([found[e][i] for e in engine]) for i in range(3))
+    first = FirstToken(server_s=a, steps=b, prefill=s)
+    return first.seconds(
+        tpot_s=fit.last.tpot_s, prefill_s=fit.prefill_s, prefill_share=fit.last.prefill_share
+    )
+
+
+def summary(errors: np.ndarray) -> dict[str, float]:
+    size = np.abs(errors)
+    return {
+        "points": len(size),
+        "mean": round(float(size.mean()), 4),
+        "median": round(float(np.median(size)), 4),
+        "p90": round(float(np.quantile(size, 0.9)), 4),
+        "bias": round(float(np.median(errors)), 4),
+    }
+
+
+def by(errors: np.ndarray, names: np.ndarray) -> dict[str, dict[str, float]]:
+    return {str(name): summary(errors[names == name]) for name in dict.fromkeys(names)}
+
+
+def spread80(predicted: np.ndarray, seen: np.ndarray) -> float:
+    """The factor x for which 80% of measurements lie within predicted/x and predicted*x."""
+    return float(np.exp(np.quantile(np.abs(np.log(predicted / seen)), 0.8)))
+
+
+def covered(predicted: np.ndarray, seen: np.ndarray, factor: float) -> float:
+    return float(np.mean(np.abs(np.log(predicted / seen)) <= np.log(factor) + 1e-9))
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv
+    links = link_curves()
+    curves = all_curves(REFERENCE / "kernels")
+    clean = [m for m in measurements.serving() if m.use == "clean"]
+    fit = Fit(rows_of(clean, spec_of), links)
+    everything = np.ones(len(fit.rows), bool)
+    full = fit.solve(everything, stride=2)
+    inside = fit.settled(full)
+    found = first_token_fit(fit, everything)
+    light = fit.users <= 8
+    report = {
+        "constants": {"step time": len(fit.params), "first token": 9},
+        "in sample": by(inside / fit.tpot - 1, fit.klass),
+        "first token, in sample": summary((first_tokens(fit, found) / fit.ttft - 1)[light]),
+        "kernels": kernel_report(curves),
+    }
+    stored = json.loads((OUT / "fit.json").read_text()) if (OUT / "fit.json").exists() else {}
+    spread = dict(stored.get("spread", {}))
+    if quick:
+        report = {**stored.get("report", {}), **report}
+    else:
+        spread |= held_out_reports(fit, full, inside, report)
+    values = {**fit.values(full), **first_token_values(found)}
+    base = {**kernel_values(curves), **values}
+    points = [p for p in measurements.points() if usable(p)]
+    point_fit = PointFit(points, spec_of, base, links)
+    solved = point_fit.solve()
+    report["points"] = point_report(point_fit, solved)
+    report["constants"]["single runs"] = len(point_fit.params)
+    spread.setdefault("related", 1.17)
+    write(fit, point_fit, solved, links, spread, report)
+    if not quick:
+        spread["related"] = max(1.0, points_held_out(point_fit, solved, report) / spread["dense"])
+    write(fit, point_fit, solved, links, spread, report)
+    print(json.dumps({k: v for k, v in report.items() if k != "groups"}, indent=1)[:6000])
+
+
+def held_out_reports(fit: Fit, full: np.ndarray, inside: np.ndarray, report: dict) -> dict[str, float]:
+    """Every (model, GPU, engine), GPU, and model held out in turn; the ranges that follow."""
+    keys = {
+        "group held out": lambda row: list(row.group),
+        "GPU held out": lambda row: row.accelerator,
+        "model held out": lambda row: row.group[0],
+    }
+    spread = {}
+    for name, key in keys.items():
+        predicted = held_out(fit, full, key)
+        errors = predicted / fit.tpot - 1
+        report[name] = by(errors, fit.klass) | {"all": summary(errors)}
+        names = np.array(["|".join(np.atleast_1d(key(row))) for row in fit.rows])
+        report[f"{name}, each"] = by(errors, names)
+        if name == "group held out":
+            report["range coverage"] = {}
+            for klass in ("dense", "experts", "latent"):
+                rows = fit.klass == klass
+                spread[klass] = round(spread80(predicted[rows], fit.tpot[rows]), 3)
+                spread[f"{klass}, same model"] = round(spread80(inside[rows], fit.tpot[rows]), 3)
+            for other, other_key in keys.items():
+                del other_key
+                report["range coverage"].setdefault(other, {})
+        for klass in ("dense", "experts", "latent"):
+            rows = fit.klass == klass
+            report["range coverage"][name][klass] = round(
+                covered(predicted[rows], fit.tpot[rows], spread[klass]), 3
+            )
+    groups = np.array(["|".join(row.group) for row in fit.rows])
+    late = np.zeros(len(fit.rows))
+    fit.settled(full)
+    for name in np.unique(groups):
+        out = groups == name
+        late[out] = first_tokens(fit, first_token_fit(fit, ~out))[out]
+    light = fit.users <= 8
+    report["first token, group held out"] = summary((late / fit.ttft - 1)[light]) | {
+        "by class": by((late / fit.ttft - 1)[light], fit.klass[light])
+    }
+    spread["time to first token"] = round(spread80(late[light], fit.ttft[light]), 3)
+    return spread
+
+
+def kernel_report(curves: list[dict]) -> dict[str, dict]:
+    out = {}
+    for kind in dict.fromkeys(curve["kind"] for curve in curves):
+        own = [curve for curve in curves if curve["kind"] == kind]
+        errors = np.abs(np.concatenate([curve["errors"] for curve in own]))
+        worst = max(own, key=lambda curve: curve["median_error"])
+        out[kind] = {
+            "curves": len(own),
+            "points": len(errors),
+            "median": round(float(np.median(errors)), 4),
+            "mean": round(float(errors.mean()), 4),
+            "worst curve": f"{worst['system']} {worst['engine']} {worst['format']}",
+            "its median": round(worst["median_error"], 4),
+        }
+    return out
+
+
+def point_report(fit: PointFit, solved: np.ndarray) -> dict:
+    errors = fit.predict(solved) / fit.observed - 1
+    groups = np.array([point.group for point in fit.points])
+    return by(errors, groups) | {"all": summary(errors)}
+
+
+def points_held_out(fit: PointFit, solved: np.ndarray, report: dict) -> float:
+    """Each accelerator of the single runs held out in turn; its spread is what a related device deserves."""
+    names = np.array([point.accelerator for point in fit.points])
+    predicted = np.zeros(len(names))
+    for name in np.unique(names):
+        out = names == name
+        predicted[out] = fit.predict(fit.solve(keep=~out, start=solved, nfev=2))[out]
+    errors = predicted / fit.observed - 1
+    report["points, GPU held out"] = by(errors, np.array([p.group for p in fit.points])) | {
+        "all": summary(errors)
+    }
+    report["points, GPU held out, each"] = by(errors, names)
+    return spread80(predicted, fit.observed)
+
+
+def write(fit: Fit, points: PointFit, solved: np.ndarray, links: dict, spread: dict, report: dict) -> None:
+    merged = points.values(solved)
+    families = sorted({family for _, family in merged if family in links} | set(links))
+    devices, engines = [], []
+    for family in families:
+        profile = profile_of(merged, family, "vllm", links=links)
+        ids = {a for a, f in FAMILY.items() if f == family} | {
+            p.accelerator for p, _, f, _, _ in points.terms if f == family
+        }
+        entry = device_as_json(profile.device) | {
+            "accelerators": sorted(ids),
+            "source": SOURCES.get(family, "single runs"),
+        }
+        for name, number in entry["numbers"].items():
+            if (name, family) not in merged and (name, "") not in merged:
+                number["provenance"] = "assumed"
+        devices.append(entry)
+    for engine in ENGINES:
+        versions = [OLD, ""] if engine == "tensorrt-llm" else ["0.7", ""] if engine == "vllm" else [""]
+        for version in versions:
+            profile = profile_of(merged, "hopper", engine, version=version, links=links)
+            engines.append(
+                engine_as_json(profile.engine)
+                | {"families": ["hopper", "blackwell"], "source": "serving points"}
+            )
+    local = sorted(
+        {(p.engine, f) for p, _, f, _, _ in points.terms if (p.engine not in ENGINES) or f == "cdna"}
+    )
+    for engine, family in local:
+        profile = profile_of(merged, family, engine, links=links)
+        engines.append(engine_as_json(profile.engine) | {"families": [family], "source": "single runs"})
+    engines += [general(e, local, merged, links) for e in sorted({e for e, _ in local if e not in ENGINES})]
+    apple = profile_of(merged, "apple", "llama.cpp", links=links)
+    engines.append(
+        engine_as_json(apple.engine)
+        | {"engine": "mlx", "families": [], "source": "taken from llama.cpp on Apple"}
+    )
+    keep = {
+        "points": sorted(
+            {(m, a, e) for m, a, e in (row.group for row in fit.rows)}
+            | {(p.model, p.accelerator, p.engine) for p in points.points}
+        )
+    }
+    spread = {name: float(value) for name, value in spread.items()}
+    OUT.mkdir(exist_ok=True)
+    for name, content in (
+        ("devices", {"schema": 1, "devices": devices}),
+        ("engines", {"schema": 1, "engines": engines}),
+        ("fit", {"schema": 1, **keep, "spread": spread, "report": report}),
+    ):
+        (OUT / f"{name}.json").write_text(json.dumps(rounded(content), indent=1) + "\n")
+
+
+SOURCES = {
+    "hopper": "serving points, kernel tables",
+    "blackwell": "serving points, kernel tables",
+    "ampere": "kernel tables of A100",
+    "ada": "kernel tables of L40S, single runs",
+    "blackwell-gddr": "kernel tables of RTX PRO 6000",
+}
+
+
+def general(engine: str, local: list, merged: dict, links: dict) -> dict:
+    """An engine on a family where it was never measured: the median of what it reaches elsewhere."""
+    own = [f for e, f in local if e == engine]
+    profiles = [profile_of(merged, family, engine, links=links).engine for family in own]
+    middle = engine_as_json(profiles[0])
+    names = {name for profile in profiles for name in profile.numbers}
+    numbers = {}
+    for name in sorted(names):
+        found = [profile.numbers[name] for profile in profiles if name in profile.numbers]
+        numbers[name] = found[0].as_json() | {"value": float(np.median([n.value for n in found]))}
+    return middle | {"families": [], "numbers": numbers, "source": "median over families"}
+
+
+def rounded(value: object) -> object:
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {str(k): rounded(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(v) for v in value]
+    return value
+
+
+if __name__ == "__main__":
+    main()

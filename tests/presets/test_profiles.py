@@ -1,0 +1,116 @@
+"""Fitted profiles: one for every accelerator and engine, ranges that widen as evidence thins, and the stored fit's own bars."""
+
+import numpy as np
+import pytest
+
+from calc.engine import Engine
+from calc.errors import InputError
+from calc.layout import Layout
+from calc.operators import ForwardPass
+from calc.profile import Evidence
+from calc.step import StepModel, step_estimate
+from calc.step.spread import spread_factor
+from presets import accelerators, models, profiles
+
+ENGINES = [str(engine) for engine in Engine]
+SPEC = models.load("meta-llama/Meta-Llama-3.1-8B")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_accelerator_of_the_catalogue_gets_an_answer_with_a_range(engine):
+    for device in accelerators.load_all():
+        profile = profiles.load(device, engine)
+        step = step_estimate(SPEC, device, Layout(), profile, ForwardPass.decode(4.0, 1000.0))
+        low, best, high = (
+            float(np.asarray(v)[0]) for v in (step.total.low, step.total.best, step.total.high)
+        )
+        assert 0 < low < best < high < 100 * best
+        assert step.evidence in tuple(Evidence)
+
+
+def test_every_bundled_architecture_gets_an_answer():
+    device = accelerators.load("h100-sxm5-80gb")
+    profile = profiles.load(device, "vllm")
+    for model_id in models.preset_ids():
+        if model_id in ("textbook-13b", "example-8b"):
+            continue
+        spec = models.load(model_id)
+        asked = StepModel.of(spec, device, Layout(tp=8), profile)
+        for step in (ForwardPass.decode(8.0, 4000.0), ForwardPass.prefill(2048.0)):
+            total = float(asked.step(step).total.best[0])
+            assert total > 0 or spec.decoder is None
+            assert np.isfinite(total)
+
+
+def test_the_range_widens_as_evidence_thins():
+    cases = [
+        profiles.load("h100-sxm5-80gb", "tensorrt-llm", model_id="meta-llama/Meta-Llama-3.1-8B"),
+        profiles.load("h100-sxm5-80gb", "tensorrt-llm"),
+        profiles.load("a100-sxm4-80gb", "tensorrt-llm"),
+        profiles.load("tpu-v5e", "tensorrt-llm"),
+    ]
+    assert [p.evidence for p in cases] == [
+        Evidence.SAME_MODEL_AND_GPU,
+        Evidence.SAME_FAMILY,
+        Evidence.RELATED,
+        Evidence.DATASHEET,
+    ]
+    widths = [spread_factor(SPEC, p) for p in cases]
+    assert widths == sorted(widths)
+    assert len(set(widths)) == 4
+
+
+def test_families_follow_memory_and_market():
+    expected = {
+        "h200-sxm-141gb": "hopper",
+        "b200-sxm-180gb": "blackwell",
+        "b300-sxm-288gb": "blackwell",
+        "a100-sxm4-80gb": "ampere",
+        "rtx-a6000": "ampere-gddr",
+        "rtx-3090": "ampere-geforce",
+        "rtx-4090": "ada-geforce",
+        "l40s": "ada",
+        "rtx-5090": "blackwell-geforce",
+        "rtx-pro-6000-blackwell-ws": "blackwell-gddr",
+        "dgx-spark-gb10": "gb10",
+        "mi300x": "cdna",
+        "apple-m3-max": "apple",
+        "epyc-9654": "cpu",
+    }
+    assert {gpu: profiles.family_of(accelerators.load(gpu)) for gpu in expected} == expected
+
+
+def test_an_engine_that_nobody_fitted_is_refused_by_name():
+    with pytest.raises(InputError, match="engine"):
+        profiles.load("h100-sxm5-80gb", "tgi")
+
+
+def test_a_file_that_is_no_profile_is_refused(tmp_path):
+    path = tmp_path / "profile.json"
+    for text in ("not json", "[]", "{}"):
+        path.write_text(text)
+        with pytest.raises(InputError, match="profile"):
+            profiles.read_file(path)
+
+
+def test_a_profile_file_is_read_back(tmp_path):
+    import json
+
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(profiles.load("l40s", "vllm").as_json()))
+    assert profiles.read_file(path).device.family == "ada"
+
+
+def test_old_engine_versions_are_slower():
+    spec = models.load("deepseek-ai/DeepSeek-V3")
+    device = accelerators.load("h200-sxm-141gb")
+    step = ForwardPass.decode(8.0, 1000.0)
+    seconds = [
+        float(
+            step_estimate(
+                spec, device, Layout(tp=8), profiles.load(device, "tensorrt-llm", engine_version=v), step
+            ).total.best[0]
+        )
+        for v in ("1.1.0rc2", "1.2.0")
+    ]
+    assert seconds[0] > 1.1 * seconds[1]
