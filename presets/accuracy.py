@@ -200,12 +200,14 @@ def _predicted(
         )
         estimate = served.tpot_s if point.metric == "tpot_s" else served.ttft_s
         name = "TPOT" if point.metric == "tpot_s" else "TTFT"
-        return name, "s", (float(estimate.low), float(estimate.best), float(estimate.high)), point.value
-    ends = np.zeros(3)
+        ends = (estimate.low, estimate.best, estimate.high)
+        low, best, high = (float(np.atleast_1d(end)[0]) for end in ends)
+        return name, "s", (low, best, high), point.value
+    seconds = np.zeros(3)
     for step, times in point.passes():
         total = model.step(step).total
-        ends += times * np.array([float(total.low[0]), float(total.best[0]), float(total.high[0])])
-    return point.metric.removesuffix("_per_s"), "s", (ends[0], ends[1], ends[2]), point.observed_s
+        seconds += times * np.array([float(total.low[0]), float(total.best[0]), float(total.high[0])])
+    return point.metric.removesuffix("_per_s"), "s", (seconds[0], seconds[1], seconds[2]), point.observed_s
 
 
 def _most_tokens_per_s(
