@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from calc.accelerator import Accelerator
+from calc.engine import Engine
 from calc.errors import InputError
 from calc.layout import Layout
 from calc.memory.engines import EngineSettings, LineKind, RankLedger, ledger
 from calc.model import ModelSpec
-from calc.provenance import Estimate, Provenance
+from calc.provenance import Estimate
 
 POINTS = 24  # of a curve; a ledger takes under a millisecond
 LONGEST_CURVE = 4_194_304  # tokens
@@ -220,11 +221,50 @@ def _reach(now: int, wall: int) -> int:
     return 2 * wall if wall < 4 * now else 4 * now
 
 
-def kept_free(rank: RankLedger) -> Estimate:
-    """Bytes of the card that neither budget nor lines beside it take; negative means that something will fail later."""
-    return Estimate(
-        low=float(rank.left.low),
-        best=float(rank.left.best),
-        high=float(rank.left.high),
-        provenance=Provenance.FITTED,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePool:
+    """What one engine makes of the same card: its pool per GPU, and the tokens that it prints."""
+
+    engine: Engine
+    version: str
+    fits: bool
+    kv: Estimate
+    printed_tokens: int
+    tokens: int
+    max_concurrency: float
+    reason: str
+
+
+# Releases between which vLLM's rules differ most, for a comparison on one card.
+COMPARED_VERSIONS = (
+    (Engine.VLLM, "0.8.5"),
+    (Engine.VLLM, "0.16.0"),
+    (Engine.VLLM, "0.19.0"),
+    (Engine.VLLM, None),
+    (Engine.SGLANG, None),
+    (Engine.TENSORRT_LLM, None),
+    (Engine.LLAMA_CPP, None),
+)
+
+
+def engine_pools(
+    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> tuple[EnginePool, ...]:
+    """The same card, model and lengths under every engine, each with its own default share of the memory."""
+    found = []
+    for engine, version in COMPARED_VERSIONS:
+        chosen = replace(settings, engine=engine, version=version, memory_utilization=None)
+        result = ledger(spec, accelerator, layout, chosen)
+        found.append(
+            EnginePool(
+                engine=engine,
+                version=version or "newest",
+                fits=result.verdict.fits,
+                kv=result.tightest.kv,
+                printed_tokens=result.kv.printed_tokens,
+                tokens=result.kv.tokens,
+                max_concurrency=result.kv.max_concurrency,
+                reason=result.verdict.reason,
+            )
+        )
+    return tuple(found)

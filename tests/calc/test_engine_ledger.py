@@ -22,6 +22,7 @@ from calc.memory.engines.versions import VLLM_VERSIONS, rules_of
 from calc.memory.report import fit_json
 from calc.units import GIB, MIB
 from presets import accelerators, engine_memory, models
+from presets.engine_log_check import ledger_of, no_pool
 from presets.engine_log_models import named_spec
 from presets.engine_log_table import table
 from presets.engine_logs import read_logs
@@ -79,6 +80,19 @@ def test_every_pool_that_is_far_off_has_its_kind_named():
     for row in engine_memory.rows():
         if row.check == "pool" and abs(row.error) > 0.06:
             assert row.miss, row.case_id
+
+
+@pytest.mark.reference
+def test_most_logged_pools_lie_inside_the_range(cases, reference):
+    inside = []
+    for log in read_logs(cases):
+        if no_pool(log) is None:
+            result = ledger_of(log, reference / "configs")
+            if not isinstance(result, str):
+                pool = result.tightest.kv
+                inside.append(pool.low - 0.005 * GIB <= log.kv_bytes <= pool.high + 0.005 * GIB)
+    assert len(inside) >= 65
+    assert sum(inside) >= 0.85 * len(inside)
 
 
 def test_refusals_are_predicted_and_starts_are_not_refused():

@@ -12,18 +12,32 @@ from calc.memory.kv import kv_bytes_per_token
 from calc.model import ModelSpec
 from calc.provenance import Estimate, Provenance
 from calc.quantization import FORMATS, KV_FORMATS
+from calc.units import GIB
 
 WEIGHT_RANGE_PLAIN = 0.001  # 16 bit and fp8
 WEIGHT_RANGE_PACKED = 0.02  # 4-bit formats with a known list of what is not quantised
 WEIGHT_RANGE_UNKNOWN = 0.10  # bitsandbytes: checkpoints keep layers in 16 bit
+HOST_SHARE_BYTES = 8 * GIB
 TRITON_EXPERTS_SINCE = (0, 14, 0)  # by date
 
 
 def device_total(accelerator: Accelerator, settings: EngineSettings) -> Estimate:
-    """Memory of one GPU as the runtime totals it: as given, or the catalogue's."""
+    """Memory of one GPU as the runtime totals it: as given, or the catalogue's.
+
+    Memory that is shared with the host may hold up to `HOST_SHARE_BYTES` of the system's own, which no rule tells.
+    """
+    total = accelerator.cuda_memory
     if settings.device_memory_bytes is not None:
-        return Estimate.exactly(float(settings.device_memory_bytes))
-    return accelerator.cuda_memory
+        total = Estimate.exactly(float(settings.device_memory_bytes))
+    if shares_memory(accelerator):
+        low = float(total.low) - HOST_SHARE_BYTES
+        return Estimate(low=low, best=total.best, high=total.high, provenance=Provenance.ASSUMED)
+    return total
+
+
+def shares_memory(accelerator: Accelerator) -> bool:
+    """Whether the device's memory is the host's."""
+    return accelerator.unified_shares is not None or accelerator.memory_type.startswith("LPDDR")
 
 
 def fitted(low_best_high: tuple[float, float, float]) -> Estimate:

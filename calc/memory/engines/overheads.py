@@ -53,7 +53,7 @@ NON_TORCH: dict[str, NonTorch] = {
         single=(0.07, 0.25, 0.46),
         tp_pcie=(0.1, 0.21, 0.7),
         tp_nvlink=(2.06, 2.07, 2.11),
-        tp_nvlink_wide=(2.13, 2.17, 2.21),
+        tp_nvlink_wide=(0.5, 2.17, 2.21),  # TP4 was seen, TP8 was not: its pool suggests less
         pipeline=(0.05, 0.07, 0.33),
     ),
     "consumed": NonTorch(

@@ -24,6 +24,7 @@ from calc.memory.engines.estimates import (
     layers_note,
     logical_bytes_per_token,
     rest_of,
+    shares_memory,
     stage_label,
     weights_estimate,
 )
@@ -214,8 +215,7 @@ def _start(
     shape: ModelShape, accelerator: Accelerator, layout: Layout, settings: EngineSettings
 ) -> SglangStart:
     total = device_total(accelerator, settings)
-    unified = accelerator.unified_shares is not None or accelerator.memory_type.startswith("LPDDR")
-    free = rest_of(total, [fitted(HOST_BYTES if unified else CONTEXT_BYTES)])
+    free = rest_of(total, [fitted(HOST_BYTES if shares_memory(accelerator) else CONTEXT_BYTES)])
     if settings.free_memory_bytes is not None:
         free = Estimate.exactly(float(settings.free_memory_bytes))
     fraction = settings.memory_utilization or default_static_fraction(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from calc.accelerator import Accelerator
 from calc.errors import InputError
 from calc.layout import Layout
-from calc.memory.engines.estimates import device_total
+from calc.memory.engines.estimates import device_total, shares_memory
 from calc.memory.engines.kv_formats import EngineKvFormat, engine_kv_format
 from calc.memory.engines.kv_groups import (
     CacheGroups,
@@ -80,6 +80,10 @@ def resolve_start(shape: ModelShape, accelerator: Accelerator, settings: EngineS
         graphs = GraphRule.SUBTRACTED if settings.subtract_graphs else GraphRule.PRINTED
     if settings.enforce_eager:
         graphs = GraphRule.NONE
+    if shares_memory(accelerator):
+        assumptions.append(
+            "Memory is shared with the host: what the system and its file cache hold is not known."
+        )
     hybrid = rules.hybrid_cache if settings.hybrid_cache is None else settings.hybrid_cache
     auto = "fp32" if shape.spec.dtype == "fp32" else "bf16"
     if any(isinstance(s, CompressedAttention) for block in shape.blocks for s in block.sublayers):
