@@ -50,6 +50,41 @@ DECODE_FORMULAS = (
         ),
     ),
     Formula(
+        id="verify_step_s",
+        title="Step that checks drafted tokens",
+        topic=DECODE,
+        result=_seconds("verify_step_s", "t_{verify}", "time of a step that checks all drafts"),
+        template=r"\max\left(\frac{${params} \cdot ${bytes_per_param} + ${batch} \cdot ${context} \cdot "
+        r"${kv_bytes_per_token}}{${bandwidth_bytes_per_s}}, \frac{2 \cdot ${params} \cdot ${batch} \cdot "
+        r"(${drafts} + 1)}{${peak_flop_per_s}}\right)",
+        parameters=named(
+            "params",
+            "bytes_per_param",
+            "batch",
+            "context",
+            "kv_bytes_per_token",
+            "bandwidth_bytes_per_s",
+            "drafts",
+            "peak_flop_per_s",
+        ),
+        function=textbook.verify_step_s,
+        example=Example(
+            inputs={
+                "params": 8e9,
+                "bytes_per_param": 2,
+                "batch": 1,
+                "context": 0,
+                "kv_bytes_per_token": 0,
+                "bandwidth_bytes_per_s": 1000e9,
+                "drafts": 1999,
+                "peak_flop_per_s": 100e12,
+            },
+            value=0.32,
+            rel=1e-6,
+            source="worked case request-example-8b: 2,000 tokens in one pass take 0.32 s",
+        ),
+    ),
+    Formula(
         id="decode_memory_s",
         title="Memory side of a decode step",
         topic=DECODE,

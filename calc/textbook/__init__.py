@@ -31,6 +31,7 @@ from calc.textbook.timing import (
     prefill_s,
     step_bytes,
     tokens_per_s,
+    verify_step_s,
 )
 
 __all__ = [
@@ -59,5 +60,6 @@ __all__ = [
     "tensor_parallel_share",
     "tokens_per_s",
     "tokens_that_fit",
+    "verify_step_s",
     "weight_bytes",
 ]

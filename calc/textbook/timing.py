@@ -111,6 +111,38 @@ def decode_step_s(
     return scalar(np.maximum(memory, compute))
 
 
+def verify_step_s(
+    *,
+    params: Numbers,
+    bytes_per_param: Numbers,
+    bandwidth_bytes_per_s: Numbers,
+    drafts: Numbers,
+    peak_flop_per_s: Numbers = inf,
+    batch: Numbers = 1,
+    context: Numbers = 0,
+    kv_bytes_per_token: Numbers = 0,
+) -> Numbers:
+    """Seconds of a step that checks k drafted tokens of each sequence: max((P·b + B·C·k_kv)/W, 2·P·B·(k + 1)/F).
+
+    It reads what a plain step reads and computes k + 1 tokens for each sequence.
+
+    Source: the decode step with k + 1 tokens a sequence; Leviathan et al. 2023 (arXiv 2211.17192), section 3.3, take
+    the memory side for granted. Ignores: the draft's own passes, attention over the drafted tokens.
+    """
+    not_negative(drafts=drafts)
+    memory = decode_memory_s(
+        params=params,
+        bytes_per_param=bytes_per_param,
+        bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+        batch=batch,
+        context=context,
+        kv_bytes_per_token=kv_bytes_per_token,
+    )
+    tokens = batch * (np.asarray(drafts) + 1)
+    compute = decode_compute_s(params=params, batch=tokens, peak_flop_per_s=peak_flop_per_s)
+    return scalar(np.maximum(memory, compute))
+
+
 def tokens_per_s(*, batch: Numbers, step_s: Numbers) -> Numbers:
     """Output tokens per second of all sequences together: B / step.
 

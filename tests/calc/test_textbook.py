@@ -124,6 +124,25 @@ def test_paging_fits_what_whole_blocks_allow(tokens, length, block):
     assert textbook.sequences_reserved(tokens=tokens, reserved_tokens=length) == tokens // length
 
 
+def test_checking_drafts_is_free_until_arithmetic_binds():
+    """Example 8B, 4 drafts: the read of the weights hides 5 tokens' arithmetic up to a batch of 20 (ridge 100 / 5)."""
+    example = {
+        "params": 8e9,
+        "bytes_per_param": 2,
+        "bandwidth_bytes_per_s": 1000e9,
+        "peak_flop_per_s": 100e12,
+    }
+    for batch, times in ((1, 1.0), (20, 1.0), (40, 2.0), (100, 5.0)):
+        plain = textbook.decode_step_s(**example, batch=batch)
+        checked = textbook.verify_step_s(**example, batch=batch, drafts=4)
+        assert checked / plain == pytest.approx(times)
+        gain = speculative.speedup_at_batch(
+            acceptance=0.8, drafts=4, step_s=plain, verify_s=checked, draft_step_s=0.05 * plain
+        )
+        assert gain == pytest.approx(3.3616 / (times + 0.2))
+        assert (gain < 1) == (batch == 100)
+
+
 def test_arrays_give_what_scalars_give():
     batches = np.array([1, 14, 79, 144])
     curve = textbook.decode_step_s(**STEP_13B, batch=batches)
