@@ -15,7 +15,7 @@ def add(verbs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from presets import accuracy
+    from presets import accuracy, engine_memory
 
     rows = accuracy.comparisons()
     groups = accuracy.by_group([row for row in rows if row.clean])
@@ -26,8 +26,9 @@ def run(arguments: argparse.Namespace) -> int:
         "other_groups": accuracy.by_group([row for row in rows if not row.clean]),
         "measurements": [row.as_json() for row in rows],
         "unmodelled": list(accuracy.unmodelled()),
+        "engine_memory": engine_memory.as_json(),
     }
-    emit(arguments, record, _lines(report, groups, len(rows)))
+    emit(arguments, record, [*_lines(report, groups, len(rows)), *_memory_lines()])
     return OK
 
 
@@ -46,3 +47,13 @@ def _lines(report: Any, groups: list[dict[str, Any]], count: int) -> list[str]:
         for g in groups[:SHOWN]
     ]
     return lines
+
+
+def _memory_lines() -> list[str]:
+    from presets import engine_memory
+
+    lines = ["engine memory on public start-up logs (median, 90th percentile of the error)"]
+    return lines + [
+        f"  {100 * g.median:5.2f}%  {100 * g.p90:6.1f}%  {g.rows:4d}  {g.check}: {g.group}"
+        for g in engine_memory.group_errors()
+    ]

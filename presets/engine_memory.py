@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -122,3 +122,13 @@ def group_errors() -> tuple[GroupError, ...]:
             )
         )
     return tuple(found)
+
+
+def as_json() -> dict[str, Any]:
+    """Groups, every comparison with its error, rows that were not used, and starts, as plain values."""
+    return {
+        "groups": [asdict(group) for group in group_errors()],
+        "comparisons": [asdict(row) | {"error": row.error} for row in rows()],
+        "not_used": [asdict(row) for row in unused()],
+        "starts": [asdict(row) for row in starts()],
+    }
