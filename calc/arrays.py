@@ -15,7 +15,8 @@ from calc.errors import InputError
 Numbers: TypeAlias = Any
 """A float, or an array of floats; `Any`, because one type for both would have to be unpacked by every caller."""
 
-ROUNDING = 1e-9  # relative: a count this close to a whole number is that number, whatever the last bits say
+ROUNDING = 1e-9  # a quotient this close to a whole number is that number, whatever its last bits say
+LAST_BITS = 4 * float(np.finfo(float).eps)  # the same for large ones, relative
 
 
 def positive(**fields: Numbers) -> None:
@@ -54,18 +55,25 @@ def floor_count(value: Numbers) -> Numbers:
     Infinity stays what it is (no limit), as a float.
     """
     array = np.asarray(value, dtype=float)
-    return _counts(np.floor(array * (1.0 + ROUNDING)), array)
+    return _counts(_snapped(array, np.floor), array)
 
 
 def ceil_count(value: Numbers) -> Numbers:
     """The whole number above `value`; an int for a scalar, int64 for an array. Infinity stays infinity."""
     array = np.asarray(value, dtype=float)
-    return _counts(np.ceil(array * (1.0 - ROUNDING)), array)
+    return _counts(_snapped(array, np.ceil), array)
 
 
 def scalar(value: Numbers) -> Numbers:
     """A 0-d result as a plain float; arrays as they are."""
     return float(value) if np.ndim(value) == 0 else value
+
+
+def _snapped(array: Any, rounding: Any) -> Any:
+    nearest = np.rint(array)
+    with np.errstate(invalid="ignore"):  # infinity less infinity: not near, rounded below
+        near = np.abs(array - nearest) <= ROUNDING + LAST_BITS * np.abs(array)
+    return np.where(near & np.isfinite(array), nearest, rounding(array))
 
 
 def _counts(whole: Any, original: Any) -> Numbers:
