@@ -11,7 +11,6 @@ for mixed steps needs no term of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +20,6 @@ from calc.errors import InputError
 from calc.simulation.kernels.layout import MAX_KNOTS, TABLE
 
 FAR = 1e9  # the second knot of a straight line
-
-StepModel = Callable[[int, int, float, float], float]
-"""(prefill tokens, decoding sequences, attended tokens of the decoding, prefill attention) -> seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,43 +77,6 @@ class StepTable:
             for p in knots
         )
         return cls(prefill_knots=knots, decode_knots=knots, base_s=base, kv_s=kv_s, attention_s=attention_s)
-
-    @classmethod
-    def sampled(
-        cls,
-        model: StepModel,
-        *,
-        prefill_knots: Sequence[float],
-        decode_knots: Sequence[float],
-        typical_context: float,
-        typical_prefix: float = 0.0,
-    ) -> StepTable:
-        """A table from a step model: `model` at all pairs of knots, its slopes at the typical context and prefix.
-
-        The two slopes are taken at the middle knots, where most steps are; `error` tells what the table loses.
-        """
-        middle = int(decode_knots[len(decode_knots) // 2])
-        chunk = int(prefill_knots[len(prefill_knots) // 2])
-        tokens = middle * typical_context
-        kv_s = max(
-            0.0, (model(0, middle, 2 * tokens, 0.0) - model(0, middle, tokens, 0.0)) / max(tokens, 1.0)
-        )
-        work = chunk * (typical_prefix + chunk / 2)
-        attention_s = max(0.0, (model(chunk, 0, 0.0, 2 * work) - model(chunk, 0, 0.0, work)) / max(work, 1.0))
-
-        def base(prefill: float, decoding: float) -> float:
-            read = decoding * typical_context
-            attended = prefill * (typical_prefix + prefill / 2)
-            whole = model(int(prefill), int(decoding), read, attended)
-            return float(max(whole - kv_s * read - attention_s * attended, 0.0))
-
-        return cls(
-            prefill_knots=tuple(map(float, prefill_knots)),
-            decode_knots=tuple(map(float, decode_knots)),
-            base_s=tuple(tuple(base(p, d) for d in decode_knots) for p in prefill_knots),
-            kv_s=kv_s,
-            attention_s=attention_s,
-        )
 
     def seconds(
         self,
