@@ -67,7 +67,7 @@ class Comparison:
             "measured": self.measured,
             "predicted": {"low": self.low, "best": self.best, "high": self.high},
             "error": self.error,
-            "inside": self.inside,
+            "inside": bool(self.inside),
             "evidence": self.evidence,
             "clean": self.clean,
             "note": self.note,

@@ -260,3 +260,11 @@ def test_a_plan_is_verified_by_simulation(run):
     assert verified["holds"] is True
     assert verified["tpot_s"]["p99"] >= verified["tpot_s"]["p50"]
     assert verified["breaks_at_per_s"] > verified["rate_per_s"]
+
+
+def test_accuracy_is_one_json_object_with_memory_in_it(run):
+    code, record = run("accuracy")
+    assert code == 0
+    assert record["measurements"]
+    groups = {(g["check"], g["group"]): g for g in record["engine_memory"]["groups"]}
+    assert groups["weights", "16 bit and fp8"]["median"] < 0.005
