@@ -14,7 +14,7 @@ from calc.architectures.dense_llama import MLP_BIAS, PRE_NORMS, Recipe, dense_ml
 from calc.architectures.draft import mtp_stack
 from calc.architectures.family import Family
 from calc.architectures.latent import latent_attention, read_indexer
-from calc.architectures.mixtures import after_dense
+from calc.architectures.mixtures import EXPERTS, after_dense
 from calc.architectures.tensors import norm, norms
 from calc.model import Block, Mlp, ModelSpec, Moe, Stack
 
@@ -63,7 +63,7 @@ def parse_deepseek(
 
 def feed_forward_layers(config: ConfigReader, correction: str) -> list[Mlp | Moe]:
     """Dense and mixture layers in order."""
-    if not config.has("n_routed_experts"):
+    if not any(config.has(name) for name in EXPERTS):
         mlp = dense_mlp(config, FEED_FORWARD, config.int("hidden_size"))
         return [mlp] * config.layers()
     return after_dense(config, FEED_FORWARD, correction=correction)

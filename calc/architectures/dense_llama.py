@@ -15,9 +15,9 @@ from calc.architectures.assembly import causal_lm, max_positions
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.family import Family
 from calc.architectures.layers import gated_mlp, grouped_attention, plain_mlp
-from calc.architectures.tensors import Weights, norm, norms
+from calc.architectures.tensors import Weights, norm, norms, vector
 from calc.architectures.windows import WindowRule, everywhere, late_layers, no_window, patterned
-from calc.model import Attention, Block, Mlp, ModelSpec, Moe, Stack
+from calc.model import Attention, Block, Mlp, ModelSpec, Moe, Part, Stack, Weight
 
 WIDTH: Final = ("hidden_size", "n_embd", "d_model")
 PRE_NORMS: Final = ("input_layernorm", "post_attention_layernorm")
@@ -204,6 +204,13 @@ QWEN3: Final = Recipe(
     windows=late_layers,
 )
 
+
+def _xielu(_width: int, _n_heads: int, _head_dim: int) -> Weights:
+    """Apertus's activation has two learned numbers, and two more in buffers."""
+    learned = vector("mlp.act_fn.alpha", 2, Part.MLP)
+    return (*learned, Weight(name="mlp.act_fn.beta", shape=(2,), part=Part.MLP, buffer=True))
+
+
 RECIPES: Final = (
     LLAMA,
     MISTRAL,
@@ -301,6 +308,16 @@ RECIPES: Final = (
         out_bias=ATTENTION_BIAS,
         mlp_bias=MLP_BIAS,
         gated=False,
+    ),
+    Recipe(
+        architecture="ApertusForCausalLM",
+        model_types=("apertus",),
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        qk_norm="head",
+        block_norms=("attention_layernorm", "feedforward_layernorm"),
+        gated=False,
+        attention_extra=_xielu,
     ),
     Recipe(
         architecture="SeedOssForCausalLM",

@@ -15,7 +15,7 @@ _GROUPS: Final = (
     # element-wise functions
     "hidden_act", "hidden_activation", "activation_function", "activation_func", "swiglu_limit", "swiglu_alpha",
     "activation_situ_beta", "activation_situ_linear_beta", "moe_gate_act", "mlp_hidden_act", "mamba_hidden_act",
-    "block_use_swiglu", "gate_lower_bound", "output_gate_type", "swiglu_limits", "swiglu_limits_shared",
+    "block_use_swiglu", "activation_sparsity_pattern", "altup_active_idx", "altup_coef_clip", "output_gate_type", "swiglu_limits", "swiglu_limits_shared",
     # regularisation and training
     "layerdrop", "encoder_layerdrop", "decoder_layerdrop", "attention_dropout", "gradient_checkpointing",
     "use_loss_mask", "aux_loss_alpha", "seq_aux", "router_aux_loss_coef", "output_router_logits",
@@ -31,14 +31,15 @@ _GROUPS: Final = (
     "initializer_range", "init_std", "initializer_factor", "init_method", "emb_init_std", "init_device",
     "conv_use_xavier_init", "block_use_xavier_init", "block_mlp_init_scale", "block_out_init_scale",
     "rescale_every", "rescale_prenorm_residual", "time_step_floor", "time_step_init_scheme", "time_step_limit", "time_step_max",
-    "time_step_min", "time_step_scale", "embd_layer", "mask_init_id",
+    "time_step_min", "linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor",
+    "linear_allow_neg_eigval", "time_step_scale", "embd_layer", "mask_init_id",
     # norms: how, not how wide
     "rms_norm_eps", "norm_eps", "norm_epsilon", "layernorm_epsilon", "layer_norm_epsilon", "rms_norm", "rmsnorm",
     "normalization_function", "norm_type", "layer_norm_type", "use_gemma_norm", "vit_norm_type",
     # positions
     "rope_theta", "rope_scaling", "rope_parameters", "rope_ratio", "rope_local_base_freq", "rope_interleave",
     "rope_interleaved", "partial_rotary_factor", "partial_rotary_factors", "rotary_pct", "rotary_dim", "rotary_emb_base",
-    "rotary", "use_rotary_pos_emb", "original_max_position_embeddings", "original_rope", "max_position_embeddings",
+    "rotary", "use_rotary_pos_emb", "original_max_position_embeddings", "original_rope", "max_position_embeddings", "max_window_layers",
     "initial_context_length", "mrope_section", "mrope_interleaved", "use_mrope", "use_mem_rope", "no_rope_layers",
     "no_rope_layer_interval", "use_dynamic_ntk", "use_logn_attn", "indexer_rope_interleave", "compress_rope_theta",
     "compress_rope_parameters", "flash_rotary", "position_embedding_xdrope", "xdrope_section", "pos_emb_type",
@@ -52,16 +53,16 @@ _GROUPS: Final = (
     "dim_model_base", "mup_denominator", "scale_attn_weights", "scale_attn_by_inverse_layer_idx",
     "reorder_and_upcast_attn", "attention_logit_cap", "softmax_scale", "clip_qkv", "residual_weight",
     "layernorm_full_attention_alpha", "layernorm_full_attention_beta", "layernorm_linear_attention_alpha",
-    "layernorm_linear_attention_beta", "layernorm_mlp_alpha", "layernorm_mlp_beta", "postnorm", "full_attn_alpha_factor", "full_attn_beta_factor", "linear_attn_alpha_factor",
+    "layernorm_linear_attention_beta", "layernorm_mlp_alpha", "layernorm_mlp_beta", "postnorm", "full_attn_alpha_factor", "full_attn_beta_factor", "linear_attn_alpha_factor", "mup_enabled",
     "linear_attn_beta_factor", "mlp_alpha_factor", "mlp_beta_factor",
-    "attn_res_block_size", "scale_embedding", "embedding_fraction", "attention_invalid_logits_value",
+    "scale_embedding", "embedding_fraction", "attention_invalid_logits_value",
     # routing: how the experts are chosen, not how many
     "norm_topk_prob", "norm_expert_weight", "routed_scaling_factor", "moe_routed_scaling_factor",
     "moe_router_scaling_factor", "scoring_func", "topk_method", "topk_group", "n_group", "num_expert_group",
     "use_grouped_topk", "group_limited_greedy", "moe_router_activation", "moe_router_activation_func",
     "moe_router_dtype", "moe_renormalize", "moe_apply_router_weight_on_input",
     "shared_moe_mode", "moe_router_logit_softcapping", "moe_shared_expert_overlap", "experts_per_token",
-    "moe_norm_min", "moe_capacity", "block_size", "moe_use_aux_free", "router_logit_softcapping", "latent_moe_use_norm",
+    "moe_norm_min", "moe_capacity", "block_size", "moe_use_aux_free", "router_logit_softcapping", "router_scaling_factor", "enable_moe_fp32_combine", "route_scale", "route_norm",
     # how attention runs
     "attn_implementation", "_attn_implementation", "_attn_implementation_autoset", "attn_impl", "attn_type",
     "use_cache", "cache_implementation", "is_decoder", "use_flash_attn", "use_flash_attention", "flash_attn",

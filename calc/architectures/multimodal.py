@@ -28,7 +28,7 @@ from calc.architectures.family import Family
 from calc.architectures.gemma import GEMMA3
 from calc.architectures.hybrids import lfm2_blocks
 from calc.architectures.layers import gated_mlp, grouped_attention, mixture
-from calc.architectures.mixtures import QWEN3_MOE, qwen_feed_forwards
+from calc.architectures.mixtures import GLM4V_MOE_TEXT, QWEN3_MOE, after_dense, qwen_feed_forwards
 from calc.architectures.qwen_next import parse_qwen_next
 from calc.architectures.tensors import Weights, linear, norm, norms, tensor, vector
 from calc.model import Attention, Block, ModelSpec, Part, Stack
@@ -125,6 +125,14 @@ def parse_glm4v(config: ConfigReader) -> ModelSpec:
     recipe = next(r for r in RECIPES if "glm4" in r.model_types)
     text = text.overlaid({"head_dim": text.int("hidden_size") // text.int("num_attention_heads")})
     return dense_text(text, config, towers.glm4v_tower(config.need_section("vision_config")), recipe)
+
+
+def parse_glm4v_moe(config: ConfigReader) -> ModelSpec:
+    """GLM-4.5V and 4.6V: GLM-4.5's mixtures and the tower of GLM-4.1V."""
+    text, _ = text_section(config, "glm4v_moe_text")
+    feed_forwards = after_dense(text, GLM4V_MOE_TEXT, correction="buffer")
+    stacks = towers.glm4v_tower(config.need_section("vision_config"))
+    return decoder(text, GLM4V_MOE_TEXT, feed_forwards, stacks=stacks, outer=config, kind=LM)
 
 
 def parse_gemma3(config: ConfigReader) -> ModelSpec:
@@ -349,6 +357,9 @@ FAMILIES: Final = (
         architectures=("Qwen3VLForConditionalGeneration",),
     ),
     Family(model_types=("glm4v",), parse=parse_glm4v, architectures=("Glm4vForConditionalGeneration",)),
+    Family(
+        model_types=("glm4v_moe",), parse=parse_glm4v_moe, architectures=("Glm4vMoeForConditionalGeneration",)
+    ),
     Family(model_types=("gemma3",), parse=parse_gemma3, architectures=("Gemma3ForConditionalGeneration",)),
     Family(model_types=("llava",), parse=parse_llava, architectures=("LlavaForConditionalGeneration",)),
     Family(

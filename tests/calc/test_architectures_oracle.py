@@ -11,6 +11,8 @@ ODD = {"num_hidden_layers": 5, "vocab_size": 1003, "pad_token_id": 0}
 
 # model_type -> (class, overrides of the class defaults). Some defaults cannot be built by their own class.
 FAMILIES = {
+    "afmoe": ("AfmoeForCausalLM", {}),
+    "apertus": ("ApertusForCausalLM", {}),
     "arcee": ("ArceeForCausalLM", {"attention_bias": True}),
     "bamba": ("BambaForCausalLM", {"attn_layer_indices": [1, 3]}),
     "bert": ("BertForMaskedLM", {}),
@@ -23,6 +25,7 @@ FAMILIES = {
     "deepseek_v4": ("DeepseekV4ForCausalLM", {}),
     "ernie4_5": ("Ernie4_5ForCausalLM", {"use_bias": True}),
     "ernie4_5_moe": ("Ernie4_5_MoeForCausalLM", {}),
+    "exaone_moe": ("ExaoneMoeForCausalLM", {}),
     "exaone4": ("Exaone4ForCausalLM", {}),
     "falcon": ("FalconForCausalLM", {"new_decoder_architecture": True, "num_kv_heads": 1, "bias": True}),
     "falcon_h1": ("FalconH1ForCausalLM", {}),
@@ -46,9 +49,11 @@ FAMILIES = {
     "granitemoe": ("GraniteMoeForCausalLM", {}),
     "granitemoehybrid": ("GraniteMoeHybridForCausalLM", {}),
     "helium": ("HeliumForCausalLM", {}),
+    "hy_v3": ("HYV3ForCausalLM", {}),
     "hunyuan_v1_dense": ("HunYuanDenseV1ForCausalLM", {"head_dim": 128}),
     "hunyuan_v1_moe": ("HunYuanMoEV1ForCausalLM", {"head_dim": 128, "num_experts": 4, "moe_topk": 2}),
     "jamba": ("JambaForCausalLM", {}),
+    "kimi_linear": ("KimiLinearForCausalLM", {}),
     "laguna": ("LagunaForCausalLM", {}),
     "lfm2": ("Lfm2ForCausalLM", {"full_attn_idxs": [0, 3]}),
     "llama": ("LlamaForCausalLM", {"num_key_value_heads": 4, "attention_bias": True}),
@@ -62,6 +67,7 @@ FAMILIES = {
     "mpt": ("MptForCausalLM", {}),
     "nemotron": ("NemotronForCausalLM", {"num_key_value_heads": 8}),
     "olmo": ("OlmoForCausalLM", {}),
+    "olmo_hybrid": ("OlmoHybridForCausalLM", {}),
     "olmo2": ("Olmo2ForCausalLM", {"num_key_value_heads": 8}),
     "olmo3": ("Olmo3ForCausalLM", {}),
     "olmoe": ("OlmoeForCausalLM", {}),
@@ -80,6 +86,7 @@ FAMILIES = {
     "rwkv": ("RwkvForCausalLM", {}),
     "seed_oss": ("SeedOssForCausalLM", {}),
     "smollm3": ("SmolLM3ForCausalLM", {}),
+    "solar_open": ("SolarOpenForCausalLM", {}),
     "stablelm": ("StableLmForCausalLM", {"use_qkv_bias": True}),
     "starcoder2": ("Starcoder2ForCausalLM", {}),
 }
@@ -87,7 +94,10 @@ FAMILIES = {
 # Encoder-decoders and models with towers: their sections have no common field for the depth.
 WHOLE = {
     "bart": ("BartForConditionalGeneration", {"encoder_layers": 2, "decoder_layers": 3}),
+    "gemma3n_text": ("Gemma3nForCausalLM", {}),
     "gemma4": ("Gemma4ForConditionalGeneration", {}),
+    "glm4v_moe": ("Glm4vMoeForConditionalGeneration", {"text_config": {"head_dim": 128}}),
+    "internvl": ("InternVLForConditionalGeneration", {}),
     "glm4v": ("Glm4vForConditionalGeneration", {}),
     "llama4": ("Llama4ForConditionalGeneration", {}),
     "llava": ("LlavaForConditionalGeneration", {}),

@@ -30,7 +30,6 @@ NO_BUFFER_TRUTH = {"MiniMaxAI__MiniMax-M1-80k.json"}
 REFUSED = {
     "Efficient-Large-Model__VILA1.5-3b.json": "model_type",  # sizes of the parts are in other files
     "IEITYuan__Yuan2-2B-hf.json": "model_type",
-    "OpenGVLab__InternVL2-2B.json": "model_type",
     "OrionZheng__openmoe-8b.json": "model_type",
     "Qwen__Qwen2.5-Omni-7B-AWQ.json": "model_type",  # talker and vocoder beside the model
     "Qwen__Qwen3-ASR.json": "model_type",
