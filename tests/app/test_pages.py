@@ -187,3 +187,12 @@ def test_an_engine_that_would_not_start_says_why(open_page):
     app = open_page("memory.py", model="meta-llama/Llama-2-70b-hf", gpu="rtx-4060", tp="1")
     assert "would not start" in titles(app)[0]
     assert not app.error
+
+
+def test_simulated_traffic_gives_percentiles(open_page):
+    app = open_page("simulate.py", **CHAT_13B, sim_n="1000")
+    app.button(key="sim-run").click().run()
+    assert not app.exception
+    assert "the p99 TTFT is" in titles(app)[0]
+    assert metrics(app)["State"] in {"stable", "near saturation", "saturated"}
+    assert len(app.get("plotly_chart")) == 3

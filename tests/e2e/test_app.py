@@ -11,6 +11,7 @@ pytestmark = pytest.mark.e2e
 
 FINDINGS = {
     "size": "3 x A100 SXM4 80GB serve this",
+    "simulate": "What will users really feel",
     "model": "13 billion parameters",
     "batch-size": "Batch 79 is where memory ends it",
     "memory": "The newest vLLM will log",
@@ -18,7 +19,16 @@ FINDINGS = {
     "queueing": "At 80% load the mean is 5 times",
     "methods": "formulas",
 }
-CHARTS = {"size": 1, "model": 2, "memory": 4, "roofline": 1, "batch-size": 1, "queueing": 1, "methods": 0}
+CHARTS = {
+    "size": 1,
+    "simulate": 0,
+    "model": 2,
+    "memory": 4,
+    "roofline": 1,
+    "batch-size": 1,
+    "queueing": 1,
+    "methods": 0,
+}
 expect.set_options(timeout=30_000)  # a busy machine takes its time; nothing here asserts how long
 
 

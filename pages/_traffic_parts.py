@@ -1,0 +1,117 @@
+"""Parts of *Simulate traffic*: what a run says, where it breaks, what to take away."""
+
+from __future__ import annotations
+
+import json
+
+import streamlit as st
+
+from calc import format as fmt
+from calc.answer import Answer
+from calc.simulation.export import chrome_trace, request_lines
+from calc.simulation.requests import RequestTable
+from calc.simulation.results import SimulationResult
+from calc.traffic import distribution, sweep
+from pages._traffic_figure import (
+    distribution_figure,
+    distribution_finding,
+    goodput_figure,
+    goodput_finding,
+    series_figure,
+    series_finding,
+)
+from pages._ui import Metric, show_chart, show_metrics
+
+SWEPT = "_swept"
+MOST_IN_TRACE = 5_000
+
+
+def run_headline(result: Answer, ran: SimulationResult) -> str:
+    """The run in one sentence."""
+    slo = result.inputs.scenario.slo
+    ttft = ran.spread("ttft_s")
+    kept = f"{fmt.percent(ran.attainment(slo))} of requests meet every target"
+    return (
+        f"At {fmt.plain(ran.requests_per_s, 'requests/s')} the p99 TTFT is {fmt.optional(ttft.p99, fmt.seconds)}; {kept}"
+        f"{'; the system is saturated' if ran.state == 'saturated' else ''}."
+    )
+
+
+def show_run(result: Answer, ran: SimulationResult) -> None:
+    """Percentiles, distributions, and the system over time."""
+    slo = result.inputs.scenario.slo
+    ttft, tpot = ran.spread("ttft_s"), ran.spread("tpot_s")
+    show_metrics(
+        [
+            Metric(label="TTFT p50", reading=fmt.optional(ttft.p50, fmt.seconds)),
+            Metric(label="TTFT p99", reading=fmt.optional(ttft.p99, fmt.seconds)),
+            Metric(label="TPOT p99", reading=fmt.optional(tpot.p99, fmt.seconds, "one token each")),
+            Metric(
+                label="Goodput",
+                reading=fmt.plain(ran.goodput_per_s(slo), "req/s"),
+                help="Requests per second that met every target.",
+            ),
+            Metric(
+                label="State",
+                reading=str(ran.state),
+                help=f"Busy {fmt.percent(ran.utilization)} of the time.",
+            ),
+        ]
+    )
+    left, right = st.columns(2)
+    for column, name, field, target in (
+        (left, "TTFT", "ttft_s", slo.ttft_s),
+        (right, "TPOT", "tpot_s", slo.tpot_s),
+    ):
+        found = distribution(getattr(ran, field))
+        if found.seconds:
+            with column:
+                made = distribution_figure(name, found, target)
+                show_chart(made, alt=distribution_finding(name, ran, field, target), key=f"sim-{field}")
+    made = series_figure(ran.series, ran.num_blocks, ran.replicas)
+    show_chart(made, alt=series_finding(ran), key="sim-series")
+
+
+def draw_sweep(
+    result: Answer, requests: RequestTable | None, replicas: int, asked: tuple[object, ...]
+) -> None:
+    """The same requests faster and slower, when asked for."""
+    if requests is None or result.inputs.scenario.workload.rate_per_s is None:
+        return
+    if st.button("Where does it break?", icon=":material/trending_up:", key="sim-sweep"):
+        bar = st.progress(0.0, text="Trying rates")
+
+        def told(share: float) -> bool:
+            bar.progress(share, text=f"Trying rates: {fmt.percent(share)}")
+            return True
+
+        st.session_state[SWEPT] = (asked, sweep(result, requests, replicas=replicas, progress=told))
+        bar.empty()
+    swept = st.session_state.get(SWEPT)
+    if swept is not None and swept[0] == asked:
+        points = swept[1]
+        made = goodput_figure(points, requests.rate_per_s)
+        show_chart(made, alt=goodput_finding(points, result.inputs.scenario.slo), key="sim-goodput")
+
+
+def draw_downloads(ran: SimulationResult) -> None:
+    """Every request as CSV, and the schedule for a trace viewer."""
+    with st.container(horizontal=True):
+        st.download_button(
+            "Requests (CSV)",
+            lambda: "".join(request_lines(ran)),
+            "ridgebeam-requests.csv",
+            "text/csv",
+            key="sim-csv",
+            on_click="ignore",
+        )
+        if len(ran) <= MOST_IN_TRACE:
+            st.download_button(
+                "Schedule (trace viewer)",
+                lambda: json.dumps(chrome_trace(ran)),
+                "ridgebeam-schedule.json",
+                "application/json",
+                key="sim-schedule",
+                on_click="ignore",
+                help="Open it in Perfetto or chrome://tracing.",
+            )

@@ -1,0 +1,119 @@
+"""Simulate traffic: percentiles and goodput of real arrivals on the planned replicas, request by request."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from calc import format as fmt
+from calc.answer import Answer
+from calc.simulation.requests import RequestTable
+from calc.simulation.trace_formats import read_trace
+from calc.traffic import Source, at_rate, generated, run
+from pages._inputs import current_answer
+from pages._traffic_parts import SWEPT, draw_downloads, draw_sweep, run_headline, show_run
+from pages._ui import guarded, plain_text, show_ignored, show_title
+from presets.traces import PUBLISHED, published
+
+RAN = "_simulated"  # (what was asked, what happened) of this session's last run
+COUNTS = (1_000, 3_000, 10_000, 30_000, 100_000)
+MAX_TRACE_MB = 64
+LOGGED_PASSES = 20_000
+
+
+def main() -> None:
+    """Ask, run, read."""
+    result = current_answer()
+    ran = st.session_state.get(RAN)
+    asked = (
+        result.inputs.scenario,
+        *(st.session_state.get(key) for key in ("sim_source", "sim_n", "sim_replicas", "sim_seed")),
+    )
+    fresh = ran is not None and ran[0] == asked
+    show_title(
+        run_headline(result, ran[1]) if fresh else "What will users really feel? Simulate every request",
+        plain_text(
+            f"{result.layout.label} per replica; the engine's own scheduling rules; times of {result.inputs.scenario.fidelity} fidelity."
+        ),
+    )
+    requests, replicas, asked = _controls(result)
+    guarded(lambda: _run(result, requests, replicas, asked))()
+    ran = st.session_state.get(RAN)
+    if ran is None or ran[0] != asked:
+        st.info(
+            "Nothing was simulated for this question yet. Press **Simulate**.", icon=":material/play_circle:"
+        )
+        return
+    show_run(result, ran[1])
+    guarded(lambda: draw_sweep(result, requests, replicas, asked))()
+    draw_downloads(ran[1])
+    show_ignored(
+        "The network between user and server, and tokenisation.",
+        "Spread of step times: equal steps take equal time.",
+    )
+
+
+def _controls(result: Answer) -> tuple[RequestTable | None, int, tuple[object, ...]]:
+    planned = result.fleet.replicas if result.fleet else 1
+    row = st.columns(4, vertical_alignment="bottom")
+    source = Source(
+        row[0].selectbox("Requests from", [str(one) for one in Source], key="sim_source", bind="query-params")
+    )
+    count = int(
+        row[1].select_slider(
+            "Requests", [str(n) for n in COUNTS], value="3000", key="sim_n", bind="query-params"
+        )
+    )
+    replicas = int(
+        row[2].number_input("Replicas (0: as planned)", 0, 10_000, 0, key="sim_replicas", bind="query-params")
+    )
+    seed = int(row[3].number_input("Seed", 0, 1_000_000, 0, key="sim_seed", bind="query-params"))
+    asked = (result.inputs.scenario, str(source), str(count), replicas, seed)
+    return _requests(result, source, count, seed), replicas or planned, asked
+
+
+def _requests(result: Answer, source: Source, count: int, seed: int) -> RequestTable | None:
+    workload = result.inputs.scenario.workload
+    rate = result.fleet.rate_per_s if result.fleet else 1.0
+    if source is Source.TRACE:
+        uploaded = st.file_uploader(
+            "A trace: CSV or JSON Lines", key="sim_trace", max_upload_size=MAX_TRACE_MB
+        )
+        if uploaded is None:
+            return None
+        lines = uploaded.getvalue().decode("utf-8", errors="replace").splitlines(keepends=True)
+        return read_trace(lines, seed=seed, name=uploaded.name).requests
+    if source is Source.PUBLISHED:
+        name = st.selectbox(
+            "Workload", [one.name for one in PUBLISHED], key="sim_public", bind="query-params"
+        )
+        found = published(name)
+        st.caption(
+            plain_text(f"Generated from its published statistics, at the scenario's rate: {found.source}.")
+        )
+        workload = at_rate(found.workload(), rate)
+    return generated(workload, source, rate_per_s=rate, count=count, seed=seed)
+
+
+def _run(result: Answer, requests: RequestTable | None, replicas: int, asked: tuple[object, ...]) -> None:
+    with st.container(horizontal=True):
+        start = st.button(
+            "Simulate", type="primary", icon=":material/play_arrow:", disabled=requests is None, key="sim-run"
+        )
+        st.button("Stop", icon=":material/stop:", key="sim-stop", help="Ends a run in progress.")
+    if not start or requests is None:
+        return
+    bar = st.progress(0.0, text="Simulating (the first run compiles the simulator, about 20 s)")
+
+    def told(share: float) -> bool:
+        bar.progress(min(1.0, share), text=f"Simulating: {fmt.percent(share)}")
+        return True
+
+    st.session_state[RAN] = (
+        asked,
+        run(result, requests, replicas=replicas, progress=told, log_passes=LOGGED_PASSES),
+    )
+    st.session_state.pop(SWEPT, None)
+    st.rerun()
+
+
+main()
