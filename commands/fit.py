@@ -34,6 +34,18 @@ def add(verbs: Any) -> None:
     parser.add_argument("--max-batched-tokens", type=tokens)
     parser.add_argument("--max-seqs", type=tokens)
     parser.add_argument("--block-size", type=tokens)
+    rare = parser.add_argument_group("flags that few starts need")
+    rare.add_argument("--decode-context-parallel", type=tokens, default=1, metavar="N")
+    rare.add_argument("--draft-tokens", type=tokens, default=0, metavar="N", help="speculative tokens")
+    rare.add_argument(
+        "--draft-layers", type=tokens, default=0, metavar="N", help="layers that a drafter caches"
+    )
+    rare.add_argument("--mtp", action="store_true", help="the checkpoint's own draft layers are loaded")
+    rare.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
+    rare.add_argument("--no-prefix-caching", action="store_true")
+    rare.add_argument("--offline", action="store_true", help="the LLM class instead of the API server")
+    rare.add_argument("--state-dtype", metavar="D", help="format of recurrent states")
+    rare.add_argument("--gpu-layers", type=tokens, metavar="N", help="llama.cpp: layers on the GPU")
 
 
 def settings(arguments: argparse.Namespace) -> EngineSettings:
@@ -58,6 +70,15 @@ def settings(arguments: argparse.Namespace) -> EngineSettings:
         quantization=stated(arguments.quantization),
         device_memory_bytes=bytes_of(arguments.device_memory_gib),
         available_kv_bytes=bytes_of(arguments.available_kv_gib),
+        decode_context_parallel=arguments.decode_context_parallel,
+        draft_tokens=arguments.draft_tokens,
+        draft_layers=arguments.draft_layers,
+        mtp=arguments.mtp,
+        enforce_eager=arguments.enforce_eager,
+        prefix_caching=False if arguments.no_prefix_caching else None,
+        offline=arguments.offline,
+        state_dtype=stated(arguments.state_dtype or ""),
+        gpu_layers=arguments.gpu_layers,
     )
 
 

@@ -15,46 +15,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from calc.errors import InputError
+from calc.memory.engines.sglang_defaults import sglang_version
+from calc.memory.engines.versions import release
 from calc.units import GIB, MIB
 
 LOG_TABLES = ("engine_logs.csv", "engine_logs_more.csv")
 ROLES_TABLE = "engine_log_models.csv"
 READINGS = Path(__file__).parent / "measurements" / "engine_log_readings.toml"
 
-# vLLM releases by month, for logs that state a date and no version (release dates of the project's tags).
-VLLM_RELEASE_OF_MONTH = {
-    "Dec 2024": "0.6.4",
-    "Jan 2025": "0.7.0",
-    "Mar 2025": "0.7.3",
-    "Apr 2025": "0.8.4",
-    "May 2025": "0.8.5",
-    "Jun 2025": "0.9.1",
-    "Jul 2025": "0.9.2",
-    "Aug 2025": "0.10.1",
-    "Sep 2025": "0.10.2",
-    "Oct 2025": "0.11.0",
-    "Nov 2025": "0.11.1",
-    "Dec 2025": "0.13.0",
-    "Jan 2026": "0.14.0",
-    "Apr 2026": "0.19.0",
-    "May 2026": "0.20.1",
-    "Jun 2026": "0.23.0",
-    "Jul 2026": "0.25.0",
-    "Aug 2026": "0.28.0",
-    "Sep 2026": "0.28.0",
-}
-
-
-# The same for SGLang.
-SGLANG_RELEASE_OF_MONTH = {
-    "Feb 2025": "0.4.3",
-    "May 2025": "0.4.6",
-    "Jul 2025": "0.4.9",
-    "Aug 2025": "0.4.10",
-    "Nov 2025": "0.5.5",
-    "Feb 2026": "0.5.8",
-    "Jul 2026": "0.5.15",
-}
 # Keys of a reading that are about it; all others are start-up settings.
 ABOUT_THE_READING = ("config", "because", "unusable", "inferred", "only_cache", "hidden", "miss", "tp")
 LEGACY_RELEASE = "0.7.3"  # a V0 log without version or date: its last years' middle
@@ -258,16 +227,15 @@ def flag_number(log: EngineLog, *names: str) -> float | None:
 
 def release_of(log: EngineLog) -> str | None:
     """The release that a log ran: as stated, or the newest one of the month that it states; None where neither is."""
-    if "before 0.17" in log.version:
-        return "0.16.0"
-    stated = re.search(r"\d+\.\d+(?:\.\d+)?", log.version)
-    if stated and not log.version.startswith(("0.1.dev", "0.0.0")):
-        return stated[0]
-    months = SGLANG_RELEASE_OF_MONTH if "sglang" in log.engine else VLLM_RELEASE_OF_MONTH
-    for month, release in months.items():
-        if month in log.version:
-            return release
-    return LEGACY_RELEASE if is_legacy(log) else None
+    if "sglang" in log.engine:
+        try:
+            return ".".join(map(str, sglang_version(log.version or None)))
+        except InputError:
+            return None
+    try:
+        return ".".join(map(str, release(log.version)))
+    except InputError:
+        return LEGACY_RELEASE if is_legacy(log) else None
 
 
 def is_legacy(log: EngineLog) -> bool | None:

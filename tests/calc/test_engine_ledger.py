@@ -15,10 +15,10 @@ from calc.memory.engines import EngineSettings, LineKind, ledger
 from calc.memory.engines.kv_formats import engine_kv_format
 from calc.memory.engines.llama_cpp import cache_bytes_of, cells_of, resolve_llama
 from calc.memory.engines.overheads import captured_sizes
-from calc.memory.engines.sglang import default_static_fraction, sglang_version
+from calc.memory.engines.sglang_defaults import default_static_fraction, sglang_version
 from calc.memory.engines.shapes import shape_of
 from calc.memory.engines.sharding import allocated, pipeline_stages
-from calc.memory.engines.versions import VLLM_VERSIONS, rules_of
+from calc.memory.engines.versions import VLLM_VERSIONS, release, rules_of
 from calc.memory.report import fit_json
 from calc.units import GIB, MIB
 from presets import accelerators, engine_memory, models
@@ -419,6 +419,25 @@ def test_bad_settings_are_refused_by_name(bad):
 def test_a_version_that_is_none_is_refused(version):
     with pytest.raises(InputError, match="version"):
         ledger(LLAMA_8B, H100, Layout(), EngineSettings(version=version or "?"))
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "legacy"),
+    [
+        ("0.19.0", (0, 19, 0), False),
+        ("v0.10.2", (0, 10, 2), False),
+        ("0.26.1rc1.dev608", (0, 26, 1), False),
+        ("0.11 line (Sep 2025)", (0, 11, 0), False),
+        ("V1 (Jul 2025)", (0, 9, 2), False),
+        ("V0 (Mar 2025)", (0, 7, 3), True),
+        ("0.8.5 (V0)", (0, 8, 5), True),
+        ("V1 (before 0.17; exact release not stated)", (0, 16, 0), False),
+        ("0.6.4.post1", (0, 6, 4), True),
+    ],
+)
+def test_versions_as_logs_write_them(text, number, legacy):
+    assert release(text) == number
+    assert rules_of(text).legacy is legacy
 
 
 def test_cache_formats_have_the_engines_sizes():

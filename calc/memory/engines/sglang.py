@@ -10,12 +10,10 @@ Ignores: speculative decoding's intermediate states and draft pools; LoRA.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from calc.accelerator import Accelerator
 from calc.engine import Engine
-from calc.errors import InputError
 from calc.layout import Layout
 from calc.memory.engines.estimates import (
     default_mxfp4_kernel,
@@ -35,6 +33,7 @@ from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLe
 from calc.memory.engines.nearest import fits, with_verdict
 from calc.memory.engines.overheads import GRAPH_FIXED_BYTES, GRAPH_RANGE
 from calc.memory.engines.settings import EngineSettings
+from calc.memory.engines.sglang_defaults import CARD_DEFAULTS, default_static_fraction, sglang_version
 from calc.memory.engines.shapes import ModelShape, shape_of
 from calc.memory.engines.sharding import (
     ShardPlan,
@@ -55,85 +54,7 @@ HOST_BYTES = (4 * GIB, 8 * GIB, 12 * GIB)
 # What loading takes beyond the weights: allocator slack on one GPU; communication buffers from TP 4 on.
 LOADING_BYTES = {1: (0.1, 0.13, 0.2), 2: (0.1, 0.6, 1.4), 4: (1.3, 1.45, 1.6)}
 GRAPH_BYTES_PER_SIZE = 27 * MIB  # 0.09 to 0.11 GiB for 4 sizes, 1.44 GiB for 52 sizes
-LATEST_SGLANG = (0, 5, 17)
-LEGACY_FRACTIONS = {1: 0.88, 2: 0.87, 4: 0.85, 8: 0.81, 16: 0.79}
 FALLBACK_LENGTH = 8192
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardDefaults:
-    """Prefill chunk and largest graph batch by card memory; the second graph batch is for TP of 4 and more."""
-
-    below_gib: float
-    chunk: int
-    graph_batch: int
-    graph_batch_wide: int
-
-
-CARD_DEFAULTS = (
-    CardDefaults(below_gib=20, chunk=2048, graph_batch=8, graph_batch_wide=8),
-    CardDefaults(below_gib=35, chunk=2048, graph_batch=24, graph_batch_wide=80),
-    CardDefaults(below_gib=60, chunk=4096, graph_batch=32, graph_batch_wide=160),
-    CardDefaults(below_gib=160, chunk=8192, graph_batch=256, graph_batch_wide=512),
-    CardDefaults(below_gib=float("inf"), chunk=16384, graph_batch=512, graph_batch_wide=512),
-)
-
-
-def sglang_version(text: str | None) -> tuple[int, int, int]:
-    """(major, minor, patch); None or a development build is the newest."""
-    found = re.match(r"\s*v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", text or "")
-    if found is None:
-        if text:
-            raise InputError("engine_version", text, "it must look like 0.5.9")
-        return LATEST_SGLANG
-    version = int(found[1]), int(found[2]), int(found[3] or 0)
-    return LATEST_SGLANG if version == (0, 0, 0) else version
-
-
-def default_static_fraction(
-    version: tuple[int, int, int],
-    *,
-    card_bytes: float,
-    tp: int,
-    pp: int = 1,
-    attention_dp: int = 1,
-    shape: ModelShape | None = None,
-    chunk: int | None = None,
-) -> float:
-    """`mem_fraction_static` when it is not given, from the card's memory and the layout.
-
-    Up to spring 2025 a table by TP; in summer 2025 a reserve by card size; since late 2025 a reserve from the prefill chunk
-    and the largest graph batch, lowered for models with a vision tower.
-    """
-    if version < (0, 4, 7):
-        known = max(key for key in LEGACY_FRACTIONS if key <= max(tp, 1))
-        return LEGACY_FRACTIONS[known]
-    card_gib, ranks = card_bytes / GIB, tp * pp
-    if version < (0, 5, 4):
-        base = 2.8 + ranks / 10 if card_gib < 35 else 9.5 + ranks / 2 if card_gib < 90 else 12 + ranks / 2
-        reserve = 1024 * (base if card_gib < 160 else 32.0) + (4096 if attention_dp > 1 else 0)
-    else:
-        row = next(r for r in CARD_DEFAULTS if card_gib < r.below_gib)
-        graph_batch = row.graph_batch_wide if tp >= 4 else row.graph_batch
-        reserve = 512 + 1.5 * max(chunk or row.chunk, 2048) + 2 * graph_batch + 128 * ranks
-        if attention_dp > 1:
-            reserve += 3 * graph_batch * attention_dp + (
-                1.5 * graph_batch * attention_dp if graph_batch > 300 else 0
-            )
-        if card_gib > 60:
-            reserve = max(reserve, 10_240)
-    card_mib = card_bytes / MIB
-    fraction = round((card_mib - reserve) / card_mib, 3)
-    if shape is not None and shape.vision is not None and version >= (0, 5, 0):
-        fraction *= 0.95 * _vision_factor(shape)
-    return max(0.05, fraction)
-
-
-def _vision_factor(shape: ModelShape) -> float:
-    """Less for towers larger than a ViT-L of 24 layers of 1024, clamped."""
-    towers = [s for s in shape.spec.stacks if s.role == "vision"]
-    size = sum(stack.n_layers * stack.width**2 for stack in towers) / (24 * 1024**2)
-    return float(min(1.05, max(0.8, 1 - 0.1 * (size - 1))))
 
 
 def sglang_ledger(

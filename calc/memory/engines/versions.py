@@ -146,17 +146,72 @@ LATEST = (0, 33, 0)  # the newest release that the rules are meant for
 LEGACY_LAST = (0, 10, 99)  # the V0 engine could still be chosen up to here
 
 
+# The newest release of a month, for logs that state a date and no version (dates of the project's tags).
+RELEASE_OF_MONTH: dict[str, Release] = {
+    "dec 2024": (0, 6, 4),
+    "jan 2025": (0, 7, 0),
+    "feb 2025": (0, 7, 2),
+    "mar 2025": (0, 7, 3),
+    "apr 2025": (0, 8, 4),
+    "may 2025": (0, 8, 5),
+    "jun 2025": (0, 9, 1),
+    "jul 2025": (0, 9, 2),
+    "aug 2025": (0, 10, 1),
+    "sep 2025": (0, 10, 2),
+    "oct 2025": (0, 11, 0),
+    "nov 2025": (0, 11, 1),
+    "dec 2025": (0, 13, 0),
+    "jan 2026": (0, 14, 0),
+    "feb 2026": (0, 16, 0),
+    "mar 2026": (0, 18, 0),
+    "apr 2026": (0, 19, 0),
+    "may 2026": (0, 20, 1),
+    "jun 2026": (0, 23, 0),
+    "jul 2026": (0, 25, 0),
+    "aug 2026": (0, 28, 0),
+    "sep 2026": (0, 28, 0),
+}
+_BEFORE = re.compile(r"before (\d{1,4})\.(\d{1,4})")
+_NUMBERS = re.compile(r"(?:^|[^\d.])v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,6}))?")
+
+
 def release(text: str) -> Release:
-    """(major, minor, patch) of a version as logs print it, or `InputError`."""
-    found = re.match(r"\s*v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,6}))?", text)
-    if found is None:
-        raise InputError("engine_version", text, "it must look like 0.19.0")
-    return int(found[1]), int(found[2]), int(found[3] or 0)
+    """(major, minor, patch) of a version as people and logs write it.
+
+    "0.19.0", "v0.10.2", "0.26.1rc1.dev608", "0.11 line (Sep 2025)", "V1 (Jul 2025)" (the newest release of the month),
+    "before 0.17" (the one before). A development build without a version of its own (0.1.dev16944) is the newest.
+    """
+    lowered = text.lower()
+    before = _BEFORE.search(lowered)
+    if before:
+        return int(before[1]), int(before[2]) - 1, 0
+    found = _NUMBERS.search(lowered)
+    if found:
+        version = int(found[1]), int(found[2]), int(found[3] or 0)
+        return LATEST if version[:2] < (0, 2) and "dev" in lowered else version
+    for month, newest in RELEASE_OF_MONTH.items():
+        if month in lowered:
+            return newest
+    raise InputError(
+        "engine_version",
+        text,
+        "it must name a release (0.19.0) or the month of one (Jul 2025, from Dec 2024 on)",
+    )
+
+
+def engine_generation(text: str | None) -> bool | None:
+    """Whether a version says which engine ran: True for "V0 ...", False for "V1 ...", None where it says nothing."""
+    word = (text or "").strip().lower()
+    if word.startswith("v0 ") or "(v0)" in word or word in ("v0", "v0-style"):
+        return True
+    return False if word.startswith("v1 ") else None
 
 
 def rules_of(version: str | None, *, legacy: bool | None = None) -> VersionRules:
     """The rules of a vLLM version (None: the newest); `legacy` chooses the V0 engine where both existed."""
     wanted = LATEST if version is None else release(version)
+    if legacy is None:
+        legacy = engine_generation(version)
     found = VLLM_VERSIONS[0]
     for rules in VLLM_VERSIONS:
         if rules.first <= wanted:
