@@ -7,8 +7,11 @@ import streamlit as st
 from calc import format as fmt
 from calc.answer import Inputs
 from calc.block_map import LayerGroup
+from calc.model import ModelSpec
 from calc.parameters import ParameterCount
 from calc.quantization import stored_bytes, weight_bytes
+from calc.state_map import state_rows
+from calc.weight_check import check_weights
 
 COMPARED_FORMATS = ("bf16", "fp8", "int8", "int4-g128", "nvfp4", "q4_k")
 
@@ -37,6 +40,42 @@ def draw_layers(groups: tuple[LayerGroup, ...]) -> None:
                 border="horizontal",
                 hide_index=True,
             )
+
+
+def draw_state(spec: ModelSpec, kv_dtype: str) -> None:
+    """State by kind of layer: what grows with every token, what stops at a window, what is fixed."""
+    rows = state_rows(spec, kv_dtype)
+    if not rows:
+        return
+    with st.expander("State by kind of layer", key="model-state"):
+        st.table(
+            [
+                {
+                    "kind": row.kind,
+                    "layers": fmt.count(row.layers),
+                    "bytes": f"{fmt.binary_bytes(row.bytes_each)} per {row.per}"
+                    if row.bytes_each
+                    else "none per token",
+                    "counts at most": fmt.plural(row.window, "token") if row.window else "every token",
+                    "fixed per sequence": fmt.binary_bytes(row.fixed_bytes) if row.fixed_bytes else "none",
+                }
+                for row in rows
+            ],
+            border="horizontal",
+            hide_index=True,
+        )
+
+
+def draw_check(inputs: Inputs) -> None:
+    """The config's stored bytes against the checkpoint's own headers, where they were read."""
+    if inputs.stored_weight_bytes is None:
+        return
+    check = check_weights(inputs.spec, inputs.stored_weight_bytes)
+    difference = f", {fmt.binary_bytes(abs(check.difference_bytes))} apart" if check.difference_bytes else ""
+    st.caption(
+        f"Check: the config gives {fmt.binary_bytes(check.ours_bytes)}, the checkpoint's headers say "
+        f"{fmt.binary_bytes(check.headers_bytes)}{difference}: {check.why}."
+    )
 
 
 def draw_parts(counted: ParameterCount) -> None:

@@ -12,9 +12,10 @@ from calc.model import ModelSpec
 from calc.parameters import ParameterCount, count_parameters
 from calc.provenance import Provenance
 from calc.quantization import WeightBytes, stored_bytes
+from calc.state_map import stacking
 from pages._figures import context_figure, context_finding, layers_figure, layers_finding
 from pages._inputs import current_inputs
-from pages._layers import draw_formats, draw_layers, draw_parts
+from pages._layers import draw_check, draw_formats, draw_layers, draw_parts, draw_state
 from pages._ui import (
     Metric,
     plain_text,
@@ -51,10 +52,15 @@ def main() -> None:
         show_chart(made, alt=context_finding(curve, spec.id), key="model-context")
     groups = layer_groups(spec)
     st.subheader("Layers", anchor=False)
+    stacked = "; then ".join(pattern.text for pattern in stacking(spec))
+    if stacked:
+        st.caption(plain_text(f"As stacked: {stacked}."))
     show_chart(layers_figure(groups), alt=layers_finding(groups), key="model-blocks")
     draw_layers(groups)
+    draw_state(spec, kv_dtype)
     draw_parts(counted)
     draw_formats(inputs)
+    draw_check(inputs)
     if conversation == tokens * per_token:
         show_maths(("sequence_kv_bytes",), {"tokens": tokens, "kv_bytes_per_token": per_token})
     show_data(

@@ -196,3 +196,16 @@ def test_simulated_traffic_gives_percentiles(open_page):
     assert "the p99 TTFT is" in titles(app)[0]
     assert metrics(app)["State"] in {"stable", "near saturation", "saturated"}
     assert len(app.get("plotly_chart")) == 3
+
+
+def test_the_model_page_reads_a_hybrid_in_lines(open_page):
+    app = open_page("model.py", model="nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
+    stacked = next(caption.value for caption in app.caption if caption.value.startswith("As stacked"))
+    assert "mamba2" in stacked
+    assert "full attention" in stacked
+    state = next(box for box in app.expander if box.label == "State by kind of layer")
+    table = state.table[0].value
+    assert list(table["layers"]) == ["23", "6"]
+    # 23 layers: 3 rows of 6,144 channels in 16 bit, 64 heads of 64 x 128 in 32 bit
+    assert 23 * (3 * 6144 * 2 + 64 * 64 * 128 * 4) == 49_082_368
+    assert table["fixed per sequence"].iloc[0] == "46.8 MiB"
