@@ -8,7 +8,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from commands.arguments import INFEASIBLE, OK, emit, not_negative, positive, tokens, verb
+from commands.arguments import (
+    INFEASIBLE,
+    OK,
+    add_fidelity,
+    add_formats,
+    add_layout,
+    emit,
+    inputs,
+    not_negative,
+    positive,
+    tokens,
+    verb,
+)
 
 if TYPE_CHECKING:
     from calc.simulation.capacity import Capacity
@@ -25,6 +37,31 @@ def add(verbs: Any) -> None:
     parser = verb(
         verbs, "simulate", run, "percentiles under load: a trace or made-up traffic through an engine"
     )
+    parser.add_argument(
+        "source", metavar="SOURCE", nargs="?", help="model, as for step; instead of --step-ms"
+    )
+    parser.set_defaults(revision="", headroom=0.0)
+    _add_traffic(parser)
+    _add_engine(parser)
+    step = parser.add_argument_group("step time")
+    step.add_argument("--step-ms", metavar="FIXED,PREFILL,DECODE,KV", help="or give SOURCE and --gpu")
+    step.add_argument("--gpu", metavar="ID")
+    add_layout(parser)
+    add_formats(parser)
+    add_fidelity(parser)
+    targets = parser.add_argument_group("targets")
+    for name in ("ttft", "tpot", "e2e"):
+        targets.add_argument(f"--{name}", type=positive, metavar="S")
+    targets.add_argument("--percentile", type=positive, metavar="P", help="default: targets are means")
+    targets.add_argument("--find", choices=("rate", "replicas"), help="search what holds the targets")
+    more = parser.add_argument_group("output and place")
+    more.add_argument("--repeat", type=tokens, default=1, metavar="N", help="runs with consecutive seeds")
+    more.add_argument("--scheduler", metavar="ADDR", help="Dask scheduler for repeated runs")
+    more.add_argument("--csv", metavar="FILE", help="one line a request")
+    more.add_argument("--chrome-trace", metavar="FILE", help="the schedule, for Perfetto")
+
+
+def _add_traffic(parser: argparse.ArgumentParser) -> None:
     traffic = parser.add_argument_group("traffic")
     traffic.add_argument(
         "--trace", metavar="FILE", help="Azure, BurstGPT, Mooncake, Bailian, Vidur, vLLM, or own"
@@ -32,7 +69,7 @@ def add(verbs: Any) -> None:
     traffic.add_argument(
         "--rate", type=positive, help="requests per second (with a trace: stretch it to this rate)"
     )
-    traffic.add_argument("--users", "--concurrency", type=tokens, help="users who each wait for their answer")
+    traffic.add_argument("--concurrency", "--users", type=tokens, help="users who each wait for their answer")
     traffic.add_argument("--input", "--isl", type=tokens, help="mean prompt tokens")
     traffic.add_argument("--output", "--osl", type=tokens, help="mean output tokens")
     traffic.add_argument(
@@ -46,8 +83,14 @@ def add(verbs: Any) -> None:
     )
     traffic.add_argument("--requests", type=tokens, default=None)
     traffic.add_argument("--seed", type=int, default=0)
+
+
+def _add_engine(parser: argparse.ArgumentParser) -> None:
     engine = parser.add_argument_group("engine")
-    engine.add_argument("--engine-rules", default="vllm", help="vllm sglang nano-vllm sarathi orca static")
+    engine.add_argument(
+        "--engine-rules",
+        help="vllm sglang nano-vllm sarathi orca static; default: those of --engine, else vllm",
+    )
     engine.add_argument("--blocks", type=tokens, help="KV blocks of a replica; default: ample")
     for name in (
         "block-size",
@@ -66,18 +109,6 @@ def add(verbs: Any) -> None:
     engine.add_argument("--no-prefix-cache", action="store_true")
     engine.add_argument("--replicas", type=tokens, default=1)
     engine.add_argument("--router", default="round-robin")
-    step = parser.add_argument_group("step time")
-    step.add_argument("--step-ms", metavar="FIXED,PREFILL,DECODE,KV", required=True)
-    targets = parser.add_argument_group("targets")
-    for name in ("ttft", "tpot", "e2e"):
-        targets.add_argument(f"--{name}", type=positive, metavar="S")
-    targets.add_argument("--percentile", type=positive, metavar="P", help="default: targets are means")
-    targets.add_argument("--find", choices=("rate", "replicas"), help="search what holds the targets")
-    more = parser.add_argument_group("output and place")
-    more.add_argument("--repeat", type=tokens, default=1, metavar="N", help="runs with consecutive seeds")
-    more.add_argument("--scheduler", metavar="ADDR", help="Dask scheduler for repeated runs")
-    more.add_argument("--csv", metavar="FILE", help="one line a request")
-    more.add_argument("--chrome-trace", metavar="FILE", help="the schedule, for Perfetto")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -102,9 +133,16 @@ def _experiment(arguments: argparse.Namespace) -> Experiment:
 
     if arguments.router not in tuple(Router):
         raise InputError("router", arguments.router, f"choose one of {', '.join(Router)}")
+    traffic = _traffic(arguments)
+    if arguments.step_ms:
+        if arguments.source:
+            raise InputError("step time", "--step-ms and SOURCE", "give one of the two")
+        step, blocks = _step(arguments.step_ms), AMPLE_BLOCKS
+    else:
+        step, blocks = _served(arguments, traffic)
     return Experiment(
-        rules=_rules(arguments),
-        step=_step(arguments.step_ms),
+        rules=_rules(arguments, blocks),
+        step=step,
         cluster=Cluster(replicas=arguments.replicas, router=Router(arguments.router), seed=arguments.seed),
         slo=Slo(
             ttft_s=arguments.ttft, tpot_s=arguments.tpot, e2e_s=arguments.e2e, percentile=arguments.percentile
@@ -112,7 +150,7 @@ def _experiment(arguments: argparse.Namespace) -> Experiment:
         seed=arguments.seed,
         think_s=arguments.think,
         count=arguments.requests or DEFAULT_REQUESTS,
-        **_traffic(arguments),
+        **traffic,
     )
 
 
@@ -124,7 +162,7 @@ def _traffic(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.trace:
         from presets.traces import open_trace
 
-        if arguments.users or arguments.input or arguments.output:
+        if arguments.concurrency or arguments.input or arguments.output:
             raise InputError("traffic", "--trace and lengths or users", "a trace brings its own")
         table = open_trace(arguments.trace, seed=arguments.seed).requests
         if arguments.requests:
@@ -143,7 +181,7 @@ def _traffic(arguments: argparse.Namespace) -> dict[str, Any]:
         input=prompt,
         output=answer,
         rate_per_s=arguments.rate,
-        concurrency=arguments.users,
+        concurrency=arguments.concurrency,
         arrival_cv=arguments.arrival_cv,
         prefix_share=arguments.prefix_share,
         peak_factor=arguments.peak_factor,
@@ -151,12 +189,38 @@ def _traffic(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"workload": workload}
 
 
-def _rules(arguments: argparse.Namespace) -> EngineRules:
-    from calc.simulation.rules import engine_rules
+def _served(arguments: argparse.Namespace, traffic: dict[str, Any]) -> tuple[StepTable, int]:
+    """Step time and KV blocks of SOURCE on the accelerator, at the mean lengths of the traffic."""
+    from calc.answer import answer
+    from calc.errors import InputError
+    from calc.proof import clock_of
+    from calc.sizing import BLOCK_TOKENS
 
+    if not (arguments.source and arguments.gpu):
+        raise InputError("step time", "none", "give --step-ms, or SOURCE with --gpu")
+    table = traffic.get("requests")
+    if table is not None:
+        arguments.input = float(table.input_tokens.mean())
+        arguments.output = float(table.output_tokens.mean())
+        arguments.rate = table.rate_per_s
+    result = answer(inputs(arguments, gpu=arguments.gpu))
+    tokens_kept = result.memory.tokens
+    if tokens_kept < BLOCK_TOKENS:
+        raise InputError(
+            "gpu", arguments.gpu, f"the model leaves no room for a cache on it: {result.verdict.reason}"
+        )
+    return clock_of(result), max(1, tokens_kept // (arguments.block_size or BLOCK_TOKENS))
+
+
+def _rules(arguments: argparse.Namespace, blocks: int) -> EngineRules:
+    from calc.simulation.rules import EngineFamily, engine_rules
+
+    family = arguments.engine_rules
+    if family is None:
+        family = arguments.engine if arguments.engine in tuple(EngineFamily) else "vllm"
     return engine_rules(
-        arguments.engine_rules,
-        num_blocks=arguments.blocks or AMPLE_BLOCKS,
+        family,
+        num_blocks=arguments.blocks or blocks,
         block_size=arguments.block_size,
         token_budget=arguments.token_budget,
         max_seqs=arguments.max_seqs,
