@@ -323,7 +323,15 @@ class Operators:
         prompts = np.where(np.asarray(step.prefill_tokens) > 0, step.prefill_sequences, 0.0)
         prompt = np.divide(step.prefill_tokens, np.asarray(step.prefill_sequences, dtype=float))
         width = np.broadcast(
-            decoding, per_sequence, prompts, step.decode_context, step.encoder_tokens, self.driver[0]
+            decoding,
+            per_sequence,
+            prompts,
+            prompt,
+            step.decode_context,
+            step.prefix_tokens,
+            step.encoder_tokens,
+            step.encoder_context,
+            self.driver[0],
         ).shape[-1]
         cached, pairs = np.zeros((2, len(self.names), width))
         sequences = np.zeros((len(self.names), width)) + (decoding + prompts)

@@ -1,0 +1,122 @@
+"""`ridgebeam simulate` as the contract states it: one JSON object, its keys, exit codes, files."""
+
+import csv
+import json
+
+import pytest
+
+from cli import main
+
+STEP = ("--step-ms", "7.5,0.05,0.02,0.00015")
+TRAFFIC = ("--rate", "4", "--input", "200", "--output", "40", "--requests", "300", "--length-cv", "1")
+KEYS = {
+    "requests", "ttft_s", "tpot_s", "e2e_s", "preemptions", "steps", "goodput_per_s", "attainment", "state", "wall_s",
+}  # fmt: skip
+
+
+def told(capsys, *words):
+    code = main(["simulate", *words, "--json"])
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    return code, json.loads(out)
+
+
+def test_the_stated_keys_are_there(capsys):
+    code, record = told(capsys, *TRAFFIC, *STEP, "--ttft", "0.5", "--tpot", "0.05")
+    assert code == 0
+    assert set(record) >= KEYS
+    for name in ("ttft_s", "tpot_s", "e2e_s"):
+        assert set(record[name]) >= {"mean", "p50", "p90", "p99"}
+    assert record["requests"] == 300
+    assert record["state"] == "stable"
+
+
+@pytest.mark.reference
+def test_a_trace_gives_what_vidur_gave(capsys, reference):
+    want = json.loads((reference / "traces/vidur/summary.json").read_text())["aff_sarathi_b1500"]
+    code, record = told(
+        capsys, "--trace", str(reference / "traces/vidur/azconv2000.csv.gz"), *STEP,
+        "--engine-rules", "sarathi", "--blocks", "1500",
+    )  # fmt: skip
+    assert code == 3
+    assert record["state"] == "saturated"
+    assert record["preemptions"] == want["restarts"]
+    assert record["ttft_s"]["p99"] == pytest.approx(want["ttft_s"]["p99"], rel=1e-3)
+
+
+def test_a_seed_repeats_and_another_differs(capsys):
+    records = [told(capsys, *TRAFFIC, *STEP, "--seed", seed)[1] for seed in ("1", "1", "2")]
+    assert records[0]["e2e_s"] == records[1]["e2e_s"]
+    assert records[0]["e2e_s"] != records[2]["e2e_s"]
+
+
+@pytest.mark.parametrize("family", ["vllm", "sglang", "nano-vllm", "sarathi", "orca", "static"])
+def test_every_engine_serves(capsys, family):
+    code, record = told(capsys, *TRAFFIC, *STEP, "--engine-rules", family)
+    assert code in (0, 3)
+    assert record["requests"] == 300
+
+
+def test_files_are_written(capsys, tmp_path):
+    told(
+        capsys, *TRAFFIC, *STEP, "--csv", str(tmp_path / "r.csv"), "--chrome-trace", str(tmp_path / "t.json")
+    )
+    with (tmp_path / "r.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 300
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+
+
+def test_the_search_says_what_it_found(capsys):
+    code, record = told(capsys, *TRAFFIC, *STEP, "--ttft", "0.2", "--percentile", "95", "--find", "rate")
+    assert code == 0
+    assert record["rate_per_s"] > 4
+    _, record = told(capsys, *TRAFFIC, *STEP, "--ttft", "0.2", "--percentile", "95", "--find", "replicas")
+    assert record["replicas"] == 1
+
+
+def test_users_who_wait(capsys):
+    code, record = told(
+        capsys,
+        "--users",
+        "8",
+        "--input",
+        "100",
+        "--output",
+        "20",
+        "--requests",
+        "200",
+        "--think",
+        "0.2",
+        *STEP,
+    )
+    assert (code, record["requests"]) == (0, 200)
+
+
+def test_a_model_gives_step_time_and_blocks(capsys):
+    code, record = told(capsys, "example-8b", "--gpu", "h100-sxm5-80gb", *TRAFFIC)
+    assert code == 0
+    # weights once a step at the textbook's bandwidth: no token can come faster
+    assert record["tpot_s"]["p50"] > 16e9 / 3.36e12
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (TRAFFIC, "give --step-ms"),
+        ((*TRAFFIC, "--step-ms", "1,2"), "four numbers"),
+        (STEP, "give --trace"),
+        ((*TRAFFIC, *STEP, "--router", "best"), "router"),
+        ((*TRAFFIC, *STEP, "--engine-rules", "orca", "--token-budget", "512"), "do not have it"),
+        ((*TRAFFIC, *STEP, "--blocks", "3"), "alone needs"),
+        (("model", *TRAFFIC, *STEP), "give one of the two"),
+    ],
+)
+def test_bad_input_is_code_two(capsys, words, why):
+    code, record = told(capsys, *words)
+    assert code == 2
+    assert why in record["error"]["message"]
+
+
+def test_an_absent_trace_is_code_four(capsys, tmp_path):
+    code, _ = told(capsys, "--trace", str(tmp_path / "none.csv"), *STEP)
+    assert code == 4
