@@ -30,7 +30,7 @@ class GraphRule(StrEnum):
 class VersionRules:
     """The memory rules of one vLLM release.
 
-    legacy: the V0 engine. sampler_bytes: bytes per (sequence, vocabulary entry) of the dummy sampler pass; None where the
+    legacy: the V0 engine. in_full: model types whose windows are charged in full although others' are not. sampler_bytes: bytes per (sequence, vocabulary entry) of the dummy sampler pass; None where the
     full-sort sampler is used. padding_ratio: see `calc.memory.engines.kv_groups.group_layers`.
     """
 
@@ -47,6 +47,7 @@ class VersionRules:
     non_torch_era: str
     padding_ratio: float
     hybrid_prefix_caching: bool
+    in_full: tuple[str, ...]
     note: str
 
 
@@ -68,6 +69,7 @@ _FIRST = VersionRules(
     non_torch_era="v0-early",
     padding_ratio=1.25,
     hybrid_prefix_caching=False,
+    in_full=(),
     note="V0 up to 0.6: the CUDA context counts; sliding layers charged in full; MLA stored as ordinary heads",
 )
 
@@ -113,8 +115,14 @@ _V1_18 = _from(
     graphs=GraphRule.PRINTED,
     non_torch_era="v1-late",
 )
-_V1_21 = _from(
+_V1_20 = _from(
     _V1_18,
+    (0, 20, 0),
+    "Gemma 4's sliding layers charged in full (vLLM issue 43308)",
+    in_full=("gemma4", "gemma4_text"),
+)
+_V1_21 = _from(
+    _V1_20,
     (0, 21, 0),
     "graph estimate subtracted, default utilisation 0.92, tokens printed from the concurrency; recurrent models cache "
     "prefixes by default (by date), which keeps a second state for a request",
@@ -122,6 +130,7 @@ _V1_21 = _from(
     graphs=GraphRule.SUBTRACTED,
     utilization=0.92,
     printed=PrintedTokens.CONCURRENCY,
+    in_full=(),
 )
 _V1_28 = _from(
     _V1_21,
@@ -139,6 +148,7 @@ VLLM_VERSIONS: tuple[VersionRules, ...] = (
     _V1_14,
     _V1_17,
     _V1_18,
+    _V1_20,
     _V1_21,
     _V1_28,
 )

@@ -84,7 +84,9 @@ def resolve_start(shape: ModelShape, accelerator: Accelerator, settings: EngineS
         assumptions.append(
             "Memory is shared with the host: what the system and its file cache hold is not known."
         )
-    hybrid = rules.hybrid_cache if settings.hybrid_cache is None else settings.hybrid_cache
+    hybrid = settings.hybrid_cache
+    if hybrid is None:
+        hybrid = rules.hybrid_cache and shape.spec.model_type not in rules.in_full
     auto = "fp32" if shape.spec.dtype == "fp32" else "bf16"
     if any(isinstance(s, CompressedAttention) for block in shape.blocks for s in block.sublayers):
         auto = "fp8_ds_mla"  # the only layout of these models
