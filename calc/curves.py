@@ -223,7 +223,7 @@ def batch_curve(result: Answer, fidelity: str) -> BatchCurve:
             bandwidth_bytes_per_s=accelerator.bandwidth_bytes_per_s,
         )
     )
-    decode_s = _decode_seconds(result, fidelity, result.decode.context_tokens)
+    decode_s = decode_seconds(result, fidelity, result.decode.context_tokens)
     furthest = int(np.clip(2 * max(sequences.fit, compute_from), 64, LARGEST_BATCH))
     batch = np.unique(np.rint(np.geomspace(1, furthest, BATCH_POINTS)))
     at = result.decode.batch
@@ -243,8 +243,13 @@ def batch_curve(result: Answer, fidelity: str) -> BatchCurve:
     )
 
 
-def _decode_seconds(result: Answer, fidelity: str, context: float) -> Callable[[Numbers], Estimate]:
-    """Seconds of a decode step of the answer's replica as a function of the batch (an array)."""
+def decode_seconds(
+    result: Answer, fidelity: str, context: float, *, tokens: int = 1
+) -> Callable[[Numbers], Estimate]:
+    """Seconds of a decode step of the answer's replica as a function of the batch (an array).
+
+    `tokens`: how many each sequence enters with; more than one where drafts are checked (not at textbook fidelity).
+    """
     inputs, scenario = result.inputs, result.inputs.scenario
     if fidelity == Fidelity.TEXTBOOK:
         timing = timing_of(inputs, result.layout, replica_weight_bytes(inputs))
@@ -263,7 +268,11 @@ def _decode_seconds(result: Answer, fidelity: str, context: float) -> Callable[[
         quantization=stated(scenario.quantization),
         kv_dtype=scenario.kv_format,
     )
-    return lambda batch: model.step(ForwardPass.decode(batch, context)).total
+    return lambda batch: (
+        model.step(
+            ForwardPass(decode_sequences=batch, decode_context=context, tokens_per_sequence=float(tokens))
+        ).total
+    )
 
 
 def _nth(estimate: Estimate, n: int) -> Estimate:

@@ -28,6 +28,12 @@ PAGES = (
     Entry(
         section="Understand", file="batch_size.py", title="Batch size", icon=":material/stacked_line_chart:"
     ),
+    Entry(
+        section="Understand",
+        file="speculative.py",
+        title="Speculative decoding",
+        icon=":material/fast_forward:",
+    ),
     Entry(section="Understand", file="queueing.py", title="Queueing", icon=":material/hourglass:"),
     Entry(section="Trust", file="methods.py", title="Methods", icon=":material/function:"),
 )
