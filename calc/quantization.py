@@ -76,119 +76,106 @@ _BNB: Final = "bitsandbytes: absmax per 64 elements, its 16- and 256-entry code 
 _GGML: Final = "ggml block layouts (ggml-common.h)"
 
 
-def _grouped(name: str, bits: float, group: int, *, zero: bool, **more: float) -> StoredFormat:
-    zero_bytes = bits / 8 if zero else 0.0
-    return StoredFormat(name=name, bits=bits, group=group, group_bytes=2.0 + zero_bytes, **more)  # type: ignore[arg-type]
+_PLAIN: Final = (
+    StoredFormat(name="bf16", bits=16),
+    StoredFormat(name="fp16", bits=16, activations="fp16"),
+    StoredFormat(name="fp32", bits=32, activations="fp32"),
+    StoredFormat(name="int32", bits=32),
+)
 
+_EIGHT_BIT: Final = (
+    StoredFormat(name="fp8", bits=8, matrix_bytes=8, activations="fp8", source=_MODELOPT),
+    StoredFormat(name="fp8-channel", bits=8, row_bytes=2, activations="fp8", source=_CT),
+    StoredFormat(
+        name="fp8-row", bits=8, row_bytes=4, activations="fp8", source="FBGEMM: fp32 scale per output row"
+    ),
+    StoredFormat(
+        name="fp8-block",
+        bits=8,
+        block=(128, 128),
+        block_bytes=4,
+        activations="fp8",
+        source="DeepSeek-V3: weight_scale_inv, fp32 per 128 x 128",
+    ),
+    StoredFormat(
+        name="fp8-block-bf16", bits=8, block=(128, 128), block_bytes=2, activations="fp8", source=_CT
+    ),
+    StoredFormat(
+        name="fp8-block-e8m0",
+        bits=8,
+        block=(128, 128),
+        block_bytes=1,
+        activations="fp8",
+        source="DeepSeek-V4: one-byte power-of-two scale per 128 x 128",
+    ),
+    StoredFormat(name="mxfp8", bits=8, group=32, group_bytes=1, activations="fp8", source="OCP MX v1.0"),
+    StoredFormat(name="int8", bits=8, row_bytes=2, activations="int8", source=_CT),
+    StoredFormat(name="int8-weight", bits=8, row_bytes=2, source=_CT),
+    StoredFormat(
+        name="bnb-8bit", bits=8, row_bytes=4, activations="int8", source="bitsandbytes LLM.int8: SCB"
+    ),
+)
 
-def _ggml(name: str, elements: int, size: int) -> StoredFormat:
-    """A ggml type: `size` bytes for `elements` elements, scales inside the block."""
-    return StoredFormat(name=name, bits=8 * size / elements, source=_GGML)
+_FOUR_BIT: Final = (
+    StoredFormat(
+        name="mxfp4", bits=4, group=32, group_bytes=1, source="OCP MX v1.0: E2M1 with an E8M0 scale per 32"
+    ),
+    StoredFormat(
+        name="nvfp4", bits=4, group=16, group_bytes=1, matrix_bytes=8, activations="nvfp4", source=_MODELOPT
+    ),
+    StoredFormat(name="nvfp4-weight", bits=4, group=16, group_bytes=1, matrix_bytes=8, source=_MODELOPT),
+    StoredFormat(name="int4-channel", bits=4, row_bytes=2, matrix_bytes=16, source=_CT),
+    StoredFormat(name="awq", bits=4, group=128, group_bytes=2.5, source=_AWQ),
+    StoredFormat(name="gptq", bits=4, group=128, group_bytes=2.5, input_bytes=4, source=_GPTQ),
+    StoredFormat(
+        name="bnb-4bit", bits=4, group=64, group_bytes=1 + 4 / 256, matrix_bytes=64 + 1024, source=_BNB
+    ),
+    StoredFormat(name="bnb-4bit-single", bits=4, group=64, group_bytes=4, matrix_bytes=64, source=_BNB),
+)
 
+_GROUPED: Final = tuple(
+    form
+    for size in (32, 64, 128)
+    for form in (
+        StoredFormat(name=f"int4-g{size}", bits=4, group=size, group_bytes=2, matrix_bytes=16, source=_CT),
+        StoredFormat(name=f"int8-g{size}", bits=8, group=size, group_bytes=2, matrix_bytes=16, source=_CT),
+        StoredFormat(name=f"awq-g{size}", bits=4, group=size, group_bytes=2.5, source=_AWQ),
+        StoredFormat(name=f"gptq-g{size}", bits=4, group=size, group_bytes=2.5, input_bytes=4, source=_GPTQ),
+        StoredFormat(name=f"gptq8-g{size}", bits=8, group=size, group_bytes=3, input_bytes=4, source=_GPTQ),
+    )
+)
 
-def _formats() -> dict[str, StoredFormat]:
-    plain = [
-        StoredFormat(name="bf16", bits=16),
-        StoredFormat(name="fp16", bits=16, activations="fp16"),
-        StoredFormat(name="fp32", bits=32, activations="fp32"),
-        StoredFormat(name="int32", bits=32),
-        StoredFormat(name="fp8", bits=8, matrix_bytes=8, activations="fp8", source=_MODELOPT),
-        StoredFormat(name="fp8-channel", bits=8, row_bytes=2, activations="fp8", source=_CT),
-        StoredFormat(
-            name="fp8-block",
-            bits=8,
-            block=(128, 128),
-            block_bytes=4,
-            activations="fp8",
-            source="DeepSeek-V3: weight_scale_inv, fp32 per 128 x 128",
-        ),
-        StoredFormat(
-            name="fp8-block-bf16",
-            bits=8,
-            block=(128, 128),
-            block_bytes=2,
-            activations="fp8",
-            source=_CT,
-        ),
-        StoredFormat(
-            name="fp8-block-e8m0",
-            bits=8,
-            block=(128, 128),
-            block_bytes=1,
-            activations="fp8",
-            source="DeepSeek-V4: one-byte power-of-two scale per 128 x 128",
-        ),
-        StoredFormat(
-            name="fp8-row", bits=8, row_bytes=4, activations="fp8", source="FBGEMM: fp32 scale per output row"
-        ),
-        StoredFormat(name="int8", bits=8, row_bytes=2, activations="int8", source=_CT),
-        StoredFormat(name="int8-weight", bits=8, row_bytes=2, source=_CT),
-        StoredFormat(
-            name="mxfp4",
-            bits=4,
-            group=32,
-            group_bytes=1,
-            source="OCP MX v1.0: E2M1 with an E8M0 scale per 32",
-        ),
-        StoredFormat(name="mxfp8", bits=8, group=32, group_bytes=1, activations="fp8", source="OCP MX v1.0"),
-        StoredFormat(
-            name="nvfp4",
-            bits=4,
-            group=16,
-            group_bytes=1,
-            matrix_bytes=8,
-            activations="nvfp4",
-            source=_MODELOPT,
-        ),
-        StoredFormat(
-            name="bnb-4bit", bits=4, group=64, group_bytes=1 + 4 / 256, matrix_bytes=64 + 1024, source=_BNB
-        ),
-        StoredFormat(name="bnb-4bit-single", bits=4, group=64, group_bytes=4, matrix_bytes=64, source=_BNB),
-        StoredFormat(
-            name="bnb-8bit", bits=8, row_bytes=4, activations="int8", source="bitsandbytes LLM.int8: SCB"
-        ),
-    ]
-    for group in (32, 64, 128):
-        plain += [
-            _grouped(f"int4-g{group}", 4, group, zero=False, matrix_bytes=16),
-            _grouped(f"awq-g{group}", 4, group, zero=True),
-            _grouped(f"gptq-g{group}", 4, group, zero=True, input_bytes=4),
-            _grouped(f"gptq8-g{group}", 8, group, zero=True, input_bytes=4),
-            _grouped(f"int8-g{group}", 8, group, zero=False, matrix_bytes=16),
-        ]
-    plain += [
-        StoredFormat(name="int4-channel", bits=4, row_bytes=2, matrix_bytes=16, source=_CT),
-        StoredFormat(name="awq", bits=4, group=128, group_bytes=2.5, source=_AWQ),
-        StoredFormat(name="gptq", bits=4, group=128, group_bytes=2.5, input_bytes=4, source=_GPTQ),
-    ]
-    plain += [
-        _ggml(name, elements, size)
-        for name, elements, size in (
-            ("q4_0", 32, 18),
-            ("q4_1", 32, 20),
-            ("q5_0", 32, 22),
-            ("q5_1", 32, 24),
-            ("q8_0", 32, 34),
-            ("q2_k", 256, 84),
-            ("q3_k", 256, 110),
-            ("q4_k", 256, 144),
-            ("q5_k", 256, 176),
-            ("q6_k", 256, 210),
-            ("iq1_s", 256, 50),
-            ("iq1_m", 256, 56),
-            ("iq2_xxs", 256, 66),
-            ("iq2_xs", 256, 74),
-            ("iq2_s", 256, 82),
-            ("iq3_xxs", 256, 98),
-            ("iq3_s", 256, 110),
-            ("iq4_nl", 32, 18),
-            ("iq4_xs", 256, 136),
-        )
-    ]
-    return {form.name: form for form in plain}
+# ggml types: (elements of a block, its bytes), scales inside.
+_BLOCKS: Final = {
+    "q4_0": (32, 18),
+    "q4_1": (32, 20),
+    "q5_0": (32, 22),
+    "q5_1": (32, 24),
+    "q8_0": (32, 34),
+    "q2_k": (256, 84),
+    "q3_k": (256, 110),
+    "q4_k": (256, 144),
+    "q5_k": (256, 176),
+    "q6_k": (256, 210),
+    "iq1_s": (256, 50),
+    "iq1_m": (256, 56),
+    "iq2_xxs": (256, 66),
+    "iq2_xs": (256, 74),
+    "iq2_s": (256, 82),
+    "iq3_xxs": (256, 98),
+    "iq3_s": (256, 110),
+    "iq4_nl": (32, 18),
+    "iq4_xs": (256, 136),
+}
 
+_GGUF: Final = tuple(
+    StoredFormat(name=name, bits=8 * size / elements, source=_GGML)
+    for name, (elements, size) in _BLOCKS.items()
+)
 
-FORMATS: Final[dict[str, StoredFormat]] = _formats()
+FORMATS: Final[dict[str, StoredFormat]] = {
+    form.name: form for form in (*_PLAIN, *_EIGHT_BIT, *_FOUR_BIT, *_GROUPED, *_GGUF)
+}
 
 # What a cache element may be stored in: (elements of a block, bytes of a block).
 KV_FORMATS: Final[dict[str, tuple[int, int]]] = {

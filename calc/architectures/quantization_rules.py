@@ -22,12 +22,16 @@ _MODELOPT: Final = {
     "FP8_PER_CHANNEL_PER_TOKEN": "fp8-channel",
     "NVFP4": "nvfp4",
     "NVFP4_AWQ": "nvfp4",
-    "W4A16_NVFP4": "nvfp4",
+    "W4A16_NVFP4": "nvfp4-weight",
     "W4A16_AWQ": "int4-g128",
     "W4A8_AWQ": "int4-g128",
     "MXFP8": "mxfp8",
     "MXFP4": "mxfp4",
 }
+
+
+# The same layout where activations stay in 16 bit: a matmul then computes in 16 bit.
+_WEIGHT_ONLY: Final = {"int8": "int8-weight", "nvfp4": "nvfp4-weight"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +171,8 @@ def _compressed(section: ConfigReader) -> Rules:
         if weights is None:
             continue
         stored = scheme_format(weights, group.raw("format") or section.raw("format"))
+        if group.section("input_activations") is None:
+            stored = _WEIGHT_ONLY.get(stored, stored)
         listed = [str(entry) for entry in group.list("targets") or ["Linear"]]
         if "Linear" in listed:
             default = stored

@@ -90,36 +90,13 @@ def parse_minimax_m3(config: ConfigReader) -> ModelSpec:
     ):
         config.raw(unused)
     mixed = config.ints("moe_layer_freq", length=layers)
-    sections = config.section("sparse_attention_config")
-    if mixed is None or sections is None:
+    section = config.section("sparse_attention_config")
+    if mixed is None or section is None:
         raise config.unsupported(
             "moe_layer_freq", "moe_layer_freq and sparse_attention_config must describe the layers"
         )
-    sparse = sections.ints("sparse_attention_freq", length=layers)
-    indexer = Indexer(
-        n_heads=sections.int("sparse_num_index_heads"),
-        head_dim=sections.int("sparse_index_dim"),
-        top_k=sections.int("sparse_topk_blocks") * sections.int("sparse_block_size"),
-    )
-    sections.ints("sparse_disable_index_value", length=layers)
-    for unused in ("sparse_init_block", "sparse_local_block", "sparse_score_type", "use_sparse_attention"):
-        sections.raw(unused)
-    head_dim = config.int("head_dim", default=128)
-    full = grouped_attention(
-        width=width,
-        n_heads=config.int("num_attention_heads"),
-        n_kv_heads=config.int("num_key_value_heads"),
-        head_dim=head_dim,
-        qk_norm=(head_dim, head_dim),
-    )
-    prefix = "self_attn.indexer"
-    selecting = (
-        linear(f"{prefix}.q_proj", width, indexer.n_heads * indexer.head_dim, Part.INDEXER)
-        + linear(f"{prefix}.k_proj", width, indexer.head_dim, Part.INDEXER)
-        + norm(f"{prefix}.q_norm", indexer.head_dim)
-        + norm(f"{prefix}.k_norm", indexer.head_dim)
-    )
-    selected = replace(full, indexer=indexer, weights=full.weights + selecting)
+    sparse = section.ints("sparse_attention_freq", length=layers) or [0] * layers
+    full, selected = _m3_attentions(config, section, width)
     experts = mixture(
         width=width,
         n_experts=config.int("num_local_experts"),
@@ -140,10 +117,39 @@ def parse_minimax_m3(config: ConfigReader) -> ModelSpec:
         config,
         default_architecture="MiniMaxM3ForCausalLM",
         width=width,
-        blocks=[built[bool(s), bool(m)] for s, m in zip(sparse or [0] * layers, mixed, strict=True)],
+        blocks=[built[bool(s), bool(m)] for s, m in zip(sparse, mixed, strict=True)],
         final=norm("model.norm", width),
         max_positions=max_positions(config),
     )
+
+
+def _m3_attentions(config: ConfigReader, section: ConfigReader, width: int) -> tuple[Attention, Attention]:
+    """(full attention, attention over the blocks that an indexer selects)."""
+    layers = config.layers()
+    indexer = Indexer(
+        n_heads=section.int("sparse_num_index_heads"),
+        head_dim=section.int("sparse_index_dim"),
+        top_k=section.int("sparse_topk_blocks") * section.int("sparse_block_size"),
+    )
+    section.ints("sparse_disable_index_value", length=layers)
+    for unused in ("sparse_init_block", "sparse_local_block", "sparse_score_type", "use_sparse_attention"):
+        section.raw(unused)
+    head_dim = config.int("head_dim", default=128)
+    full = grouped_attention(
+        width=width,
+        n_heads=config.int("num_attention_heads"),
+        n_kv_heads=config.int("num_key_value_heads"),
+        head_dim=head_dim,
+        qk_norm=(head_dim, head_dim),
+    )
+    prefix = "self_attn.indexer"
+    selecting = (
+        linear(f"{prefix}.q_proj", width, indexer.n_heads * indexer.head_dim, Part.INDEXER)
+        + linear(f"{prefix}.k_proj", width, indexer.head_dim, Part.INDEXER)
+        + norm(f"{prefix}.q_norm", indexer.head_dim)
+        + norm(f"{prefix}.k_norm", indexer.head_dim)
+    )
+    return full, replace(full, indexer=indexer, weights=full.weights + selecting)
 
 
 FAMILIES: Final = (

@@ -1,5 +1,8 @@
+import json
+
 import pytest
 
+from calc.architectures import parse
 from calc.errors import InputError
 from calc.memory.kv import kv_bytes_per_token
 from calc.parameters import count_parameters
@@ -32,3 +35,14 @@ def test_an_unknown_name_says_what_to_do():
 def test_every_preset_parses(preset_id):
     assert models.load(preset_id).id == preset_id
     assert models.source_of(preset_id)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("preset_id", [name for name in models.preset_ids() if models.config_of(name)])
+def test_a_preset_is_the_same_as_its_full_config(preset_id, reference):
+    full = json.loads((reference / "configs" / f"{preset_id.replace('/', '__')}.json").read_text())
+    assert models.load(preset_id) == parse(full, model_id=preset_id)
+
+
+def test_eighty_popular_models_are_bundled():
+    assert len([name for name in models.preset_ids() if models.config_of(name)]) >= 80
