@@ -40,8 +40,11 @@ def test_every_preset_parses(preset_id):
 @pytest.mark.reference
 @pytest.mark.parametrize("preset_id", [name for name in models.preset_ids() if models.config_of(name)])
 def test_a_preset_is_the_same_as_its_full_config(preset_id, reference):
-    full = json.loads((reference / "configs" / f"{preset_id.replace('/', '__')}.json").read_text())
-    assert models.load(preset_id) == parse(full, model_id=preset_id)
+    file = f"{preset_id.replace('/', '__')}.json"
+    full = json.loads((reference / "configs" / file).read_text())
+    beside = reference / "hf_quant_configs" / file
+    rules = json.loads(beside.read_text()) if beside.is_file() else None
+    assert models.load(preset_id) == parse(full, model_id=preset_id, hf_quant_config=rules)
 
 
 def test_eighty_popular_models_are_bundled():
