@@ -18,7 +18,6 @@ from calc.architectures import parse, parse_reader, read_config
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "presets" / "model_configs.json"
-MOST_BYTES = 20_000  # a list that names every expert is not worth its size here
 POPULAR = ROOT / "scripts" / "popular_models.txt"
 
 
@@ -32,15 +31,22 @@ def main() -> None:
         row = index[model_id]
         config = json.loads((folder / row["file"]).read_text())
         beside = folder.parent / "hf_quant_configs" / row["file"]
-        wanted = (
-            beside.is_file() and "quantization_config" not in config and beside.stat().st_size < MOST_BYTES
-        )
-        quantised = json.loads(beside.read_text()) if wanted else None
+        wanted = beside.is_file() and "quantization_config" not in config
+        quantised = one_expert_each(json.loads(beside.read_text())) if wanted else None
         presets[model_id] = {**provenance(row), "config": fields_read(config, model_id)}
         if quantised is not None:
             presets[model_id]["hf_quant_config"] = quantised
     OUT.write_text(json.dumps(presets, indent=1, sort_keys=True) + "\n")
     print(f"{len(presets)} models, {OUT.stat().st_size:,} bytes")
+
+
+def one_expert_each(rules: dict) -> dict:
+    """Rules that list every expert of a layer with the same format, with one expert for all of them."""
+    layers = rules.get("quantization", {}).get("quantized_layers")
+    if not layers:
+        return rules
+    kept = {re.sub(r"\.experts\.\d+\.", ".experts.0.", name): entry for name, entry in layers.items()}
+    return {**rules, "quantization": {**rules["quantization"], "quantized_layers": kept}}
 
 
 def provenance(row: dict[str, str]) -> dict[str, str]:
