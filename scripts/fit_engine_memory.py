@@ -276,10 +276,7 @@ def _geforce(row: Row) -> bool:
 
 def _hopper(row: Row) -> bool:
     card = card_of(row.log)
-    return (
-        "NVLink" in card.link_kind
-        and float(card.compute_capability or 0) >= overheads.NVLINK_WORKSPACE_CAPABILITY
-    )
+    return "NVLink" in card.link_kind and overheads.capability(card) >= overheads.NVLINK_WORKSPACE_CAPABILITY
 
 
 def printed_graphs(entry: EngineLog) -> float | None:

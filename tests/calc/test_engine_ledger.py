@@ -256,6 +256,17 @@ def test_llama_cpp_compute_buffer():
     )  # logged with 8192 tokens
 
 
+@pytest.mark.parametrize(
+    ("gpu", "tokens"), [("v100-sxm2-16gb", 40_000), ("rtx-3090", 2048), ("rtx-5090", 2048)]
+)
+def test_v0_chunks_long_prompts_from_ampere_on(gpu, tokens):
+    # Logged at 40,000 tokens on a 15.77 GiB card: a peak of 2.53 GiB, which only a whole prompt explains.
+    chosen = EngineSettings(version="0.6.4", max_model_len=40_000)
+    rank = ledger(LLAMA_8B, accelerators.load(gpu), Layout(tp=2), chosen).tightest
+    note = next(line.note for line in rank.lines if line.kind is LineKind.ACTIVATION)
+    assert f"{tokens:,} tokens" in note
+
+
 def test_ollama_moves_layers_until_the_rest_fits():
     chosen = EngineSettings(engine=Engine.OLLAMA, quantization="q4_k", max_model_len=8192)
     result = ledger(LLAMA_70B, accelerators.load("rtx-4090"), Layout(), chosen)
@@ -408,6 +419,7 @@ def test_versions_are_in_order_and_each_says_what_changed():
         {"decode_context_parallel": 0},
         {"window_pool_ratio": 0.0},
         {"draft_tokens": -1},
+        {"state_dtype": "int3"},
     ],
 )
 def test_bad_settings_are_refused_by_name(bad):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from calc.memory.engines.kv_formats import EngineKvFormat
 from calc.memory.engines.kv_groups import CacheKind, CacheLayer, ceil_div
-from calc.model import Attention, Block, CompressedAttention, LatentAttention, Mixer, ModelSpec, Role
+from calc.model import Attention, Block, CompressedAttention, Indexer, LatentAttention, Mixer
 
 INDEX_KEY_SCALE_BYTES = 4  # one fp32 scale beside an fp8 index key (vLLM's DeepseekV32IndexerCache)
 SPARSE_LATENT_FP8_BYTES = 656  # fp8_ds_mla: 512 fp8 latent, 4 fp32 scales, 64 rotary elements in 16 bit
@@ -32,17 +32,6 @@ class CacheRules:
     draft_tokens: int = 0
     state_dtype: str | None = None
     state_alignment: int = DEFAULT_BLOCK
-
-
-def decoder_blocks(
-    spec: ModelSpec, *, roles: Iterable[Role] = (Role.DECODER,)
-) -> Iterator[tuple[int, Block]]:
-    """(count, block) of the stacks whose layers cache, in order."""
-    wanted = tuple(roles)
-    for stack in spec.stacks:
-        if stack.role in wanted:
-            for run in stack.runs:
-                yield run.count, run.block
 
 
 def local_kv_heads(n_kv_heads: int, tp: int) -> int:
@@ -118,7 +107,10 @@ def _attention_layers(attention: Attention, rules: CacheRules) -> list[CacheLaye
         kind, window = CacheKind.SLIDING, attention.window
     elif attention.chunk:
         kind, window = CacheKind.CHUNKED, attention.chunk
-    return [CacheLayer(kind=kind, page_bytes=per_token * size, block_size=size, window=window)]
+    layers = [CacheLayer(kind=kind, page_bytes=per_token * size, block_size=size, window=window)]
+    if attention.indexer is not None and attention.indexer.owns_keys:
+        layers.append(_index_keys(attention.indexer, size))
+    return layers
 
 
 def _latent_layers(latent: LatentAttention, rules: CacheRules) -> list[CacheLayer]:
@@ -129,9 +121,14 @@ def _latent_layers(latent: LatentAttention, rules: CacheRules) -> list[CacheLaye
         )
     ]
     if rules.latent_cache and latent.indexer is not None and latent.indexer.owns_keys:
-        key = latent.indexer.head_dim + INDEX_KEY_SCALE_BYTES
-        layers.append(CacheLayer(kind=CacheKind.FULL, page_bytes=key * size, block_size=size))
+        layers.append(_index_keys(latent.indexer, size))
     return layers
+
+
+def _index_keys(indexer: Indexer, size: int) -> CacheLayer:
+    """The keys that a layer's own selector caches: fp8, whatever the cache's format, with a scale."""
+    key = indexer.head_dim + INDEX_KEY_SCALE_BYTES
+    return CacheLayer(kind=CacheKind.FULL, page_bytes=key * size, block_size=size)
 
 
 def _compressed_layers(compressed: CompressedAttention, rules: CacheRules) -> list[CacheLayer]:

@@ -86,7 +86,7 @@ def non_torch(era: str, accelerator: Accelerator, layout: Layout) -> Estimate:
         values = ROCM_TP if layout.tp > 1 else ROCM_SINGLE
     elif layout.tp > 1:
         # The workspaces that grow with NVLink need a switch and Hopper or newer.
-        newer = float(accelerator.compute_capability or 0.0) >= NVLINK_WORKSPACE_CAPABILITY
+        newer = capability(accelerator) >= NVLINK_WORKSPACE_CAPABILITY
         nvlink = "NVLink" in accelerator.link_kind and newer
         wide = row.tp_nvlink_wide if layout.tp >= 4 else row.tp_nvlink
         values = wide if nvlink else row.tp_pcie
@@ -96,6 +96,14 @@ def non_torch(era: str, accelerator: Accelerator, layout: Layout) -> Estimate:
         values = row.consumer
     low, best, high = values
     return Estimate(low=low * GIB, best=best * GIB, high=high * GIB, provenance=Provenance.FITTED)
+
+
+def capability(accelerator: Accelerator) -> float:
+    """CUDA compute capability as a number; 0 for other vendors' parts and where it is not known."""
+    try:
+        return float(accelerator.compute_capability or 0.0)
+    except ValueError:
+        return 0.0
 
 
 def captured_sizes(max_seqs: int) -> tuple[int, int]:

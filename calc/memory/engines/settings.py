@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from calc.engine import Engine
 from calc.errors import InputError
 
+STATE_FORMATS = ("fp32", "bf16", "fp16", "fp8")
 MAX_TOKENS = 100_000_000
 
 
@@ -82,6 +83,8 @@ class EngineSettings:
             value = getattr(self, name)
             if value is not None and not 0 < value < 1e15:
                 raise InputError(name, value, "it must be a positive number of bytes")
+        if self.state_dtype not in (None, *STATE_FORMATS):
+            raise InputError("state_dtype", self.state_dtype, f"it must be one of {', '.join(STATE_FORMATS)}")
         if self.available_kv_bytes is not None and not -1e15 < self.available_kv_bytes < 1e15:
             raise InputError("available_kv_bytes", self.available_kv_bytes, "it must be a number of bytes")
         if not 1 <= self.decode_context_parallel <= 1024:

@@ -26,7 +26,6 @@ from calc.model import (
     Part,
     Role,
     Split,
-    Stack,
     Sublayer,
     Weight,
 )
@@ -305,11 +304,6 @@ def family_load_peak(shape: ModelShape) -> float:
     if model_type == "gemma3" and shape.vision is not None:
         return GEMMA3_LOAD_PEAK
     return 0.0
-
-
-def stack_of_towers(shape: ModelShape) -> tuple[Stack, ...]:
-    """Encoders beside the decoder."""
-    return tuple(s for s in shape.spec.stacks if s.role in (Role.VISION, Role.AUDIO, Role.ENCODER))
 
 
 def experts_width(shape: ModelShape, plan: ShardPlan) -> int:

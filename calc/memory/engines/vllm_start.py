@@ -18,6 +18,7 @@ from calc.memory.engines.kv_groups import (
     group_layers,
 )
 from calc.memory.engines.kv_layers import CacheRules, aligned_rules, count_layers
+from calc.memory.engines.overheads import capability
 from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape
 from calc.memory.engines.sharding import StageLayers, shard_plan
@@ -28,7 +29,7 @@ from calc.units import GIB
 
 LARGE_CARD_BYTES = 70 * GIB  # from here on (A100 apart) vLLM V1 defaults to larger batches
 CHUNKS_ABOVE = 32_768  # V0 turned chunked prefill on above this length
-CHUNKING_CAPABILITY = "8.0"  # ... on cards from Ampere on
+CHUNKING_CAPABILITY = 8.0  # ... on cards from Ampere on
 LEGACY_TOKENS = 2048
 LEGACY_SEQUENCES = 256
 FALLBACK_LENGTH = 8192  # a model whose config states no longest length
@@ -119,8 +120,8 @@ def _batch(
     if rules.legacy:
         chunked = settings.chunked_prefill
         if chunked is None:
-            newer = (accelerator.compute_capability or "9.0") >= CHUNKING_CAPABILITY
-            chunked = max_len > CHUNKS_ABOVE and shape.vision is None and newer
+            older = 0.0 < capability(accelerator) < CHUNKING_CAPABILITY
+            chunked = max_len > CHUNKS_ABOVE and shape.vision is None and not older
         tokens = LEGACY_TOKENS if chunked else max(LEGACY_TOKENS, max_len)
         sequences = LEGACY_SEQUENCES
     else:
