@@ -311,6 +311,15 @@ def test_a_model_far_too_large_is_refused_with_a_way_out(engine):
     assert failed.verdict.nearest
 
 
+def test_a_share_that_leaves_no_room_for_the_context_is_refused():
+    greedy = EngineSettings(version="0.19.0", memory_utilization=0.9995, max_model_len=8192)
+    failed = ledger(LLAMA_8B, H100, Layout(), greedy)
+    assert not failed.verdict.fits
+    assert "startup" in failed.verdict.reason
+    assert dict(failed.verdict.nearest[0].settings) == {"memory_utilization": "0.95"}
+    assert ledger(LLAMA_8B, H100, Layout(), replace(greedy, memory_utilization=0.99)).verdict.fits
+
+
 def test_report_has_the_contracts_fields():
     record = fit_json(ledger(LLAMA_8B, H100, Layout(), EngineSettings()), Layout())
     assert {"fits", "verdict", "per_gpu", "kv", "ranks"} <= set(record)
@@ -393,9 +402,8 @@ def test_larger_batches_never_leave_more_for_the_cache(start, more):
 def test_every_version_has_a_ledger(start, version):
     chosen = EngineSettings(**start | {"engine": Engine.VLLM}, version=version)
     result = ledger(LLAMA_8B, H100, Layout(), chosen)
-    assert result.verdict.fits == (
-        result.kv.available_bytes > 0 and result.kv.needed_bytes <= result.kv.available_bytes
-    )
+    holds_one = result.kv.available_bytes > 0 and result.kv.needed_bytes <= result.kv.available_bytes
+    assert result.verdict.fits == (holds_one and result.start_shortfall_bytes <= 0)
 
 
 def test_versions_are_in_order_and_each_says_what_changed():

@@ -102,7 +102,10 @@ def numbers_of(pool: Pool, *, logical_bytes: int, reserved_bytes: float, max_mod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """Everything about one replica: ranks with the tightest first, the pool, the verdict, and what was assumed."""
+    """Everything about one replica: ranks with the tightest first, the pool, the verdict, and what was assumed.
+
+    `start_shortfall_bytes`: what the engine asks for at start beyond what any process finds free; above 0 it refuses.
+    """
 
     engine: Engine
     version: str
@@ -111,6 +114,7 @@ class Ledger:
     n_layers: int
     verdict: Verdict
     assumptions: tuple[str, ...] = ()
+    start_shortfall_bytes: float = 0.0
 
     @property
     def tightest(self) -> RankLedger:

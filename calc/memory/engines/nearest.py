@@ -29,7 +29,8 @@ SMALL_BATCHES = ((2048, 256), (1024, 64), (512, 16))
 
 def fits(ledger: Ledger) -> bool:
     """Whether the engine starts: the pool is positive and holds one sequence of the longest length."""
-    return ledger.kv.available_bytes > 0 and ledger.kv.needed_bytes <= ledger.kv.available_bytes
+    holds_one = ledger.kv.available_bytes > 0 and ledger.kv.needed_bytes <= ledger.kv.available_bytes
+    return holds_one and ledger.start_shortfall_bytes <= 0
 
 
 def with_verdict(
@@ -68,7 +69,9 @@ def with_verdict(
         verdict=Verdict(
             fits=False,
             wall=Wall.WEIGHT_MEMORY if weights_alone else Wall.KV_MEMORY,
-            short_by=max(0.0, ledger.kv.needed_bytes - ledger.kv.available_bytes),
+            short_by=max(
+                ledger.start_shortfall_bytes, float(ledger.kv.needed_bytes - ledger.kv.available_bytes), 0.0
+            ),
             reason=message(ledger),
             nearest=tuple(found),
         ),
@@ -138,7 +141,8 @@ def _cache_formats(start: Step) -> Iterator[Step]:
 def _flags(start: Step, ledger: Ledger) -> Iterator[Step]:
     settings, rank = start.settings, ledger.tightest
     used = float(rank.budget.best) / float(rank.total.best)
-    if settings.engine in (Engine.VLLM, Engine.SGLANG, Engine.TENSORRT_LLM) and used < HIGH_UTILIZATION:
+    filling = settings.engine in (Engine.VLLM, Engine.SGLANG, Engine.TENSORRT_LLM)
+    if filling and (used < HIGH_UTILIZATION or ledger.start_shortfall_bytes > 0):
         yield replace(
             start,
             text=f"Let the engine use {HIGH_UTILIZATION:.0%} of the memory.",

@@ -45,6 +45,7 @@ from calc.provenance import Estimate
 from calc.units import GIB
 from calc.verdict import Verdict
 
+LEAST_CONTEXT_BYTES = 0.1 * GIB  # the smallest difference of free memory to total in start-up logs
 CONTEXT_BYTES = 0.5 * GIB  # CUDA context, outside the engine's count
 # Experts that run in Triton's fused kernel, whose workspace stays allocated: 16-bit and block-fp8 weights.
 WORKSPACE_FORMATS = ("bf16", "fp16", "fp8-block", "fp8", "fp8-channel")
@@ -68,7 +69,13 @@ def vllm_ledger(
 
 def vllm_message(ledger: Ledger) -> str:
     """The engine's own kind of refusal."""
-    kv = ledger.kv
+    kv, rank = ledger.kv, ledger.tightest
+    if ledger.start_shortfall_bytes > 0:
+        return (
+            f"Free memory on device at startup is less than the desired share of it: "
+            f"{float(rank.budget.best) / GIB:.2f} of {float(rank.total.best) / GIB:.2f} GiB are asked for, and the CUDA "
+            "context alone takes more than the rest. Decrease the memory utilisation."
+        )
     if kv.available_bytes <= 0:
         return (
             f"No available memory for the cache blocks: {kv.available_bytes / GIB:.2f} GiB are left for the KV cache. "
@@ -134,8 +141,16 @@ def vllm_memory(
         n_layers=shape.n_layers,
         verdict=Verdict(fits=True),
         assumptions=start.assumptions,
+        start_shortfall_bytes=_start_shortfall(start, settings),
     )
     return replace(ledger, verdict=Verdict(fits=fits(ledger)))
+
+
+def _start_shortfall(start: VllmStart, settings: EngineSettings) -> float:
+    """Bytes that V1 asks for at start and cannot find free, were the card otherwise empty; 0 where it starts."""
+    if start.rules.legacy or settings.available_kv_bytes is not None:
+        return 0.0
+    return max(0.0, (start.utilization - 1.0) * float(start.total.best) + LEAST_CONTEXT_BYTES)
 
 
 def _room(stage: StagePool) -> float:
