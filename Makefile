@@ -23,6 +23,7 @@ bench: $(VENV)/test.stamp
 $(VENV)/app.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m calc.simulation.warm
 	touch $@
 
 $(VENV)/test.stamp: pyproject.toml constraints.txt

@@ -1,7 +1,7 @@
 """The simulator's clock from the step model: a `StepTable` that gives the seconds of any pass of one replica.
 
-The table is linear between knots in prompt tokens and in decoding sequences, and linear in cached tokens and in prompt
-attention (DESIGN: simulator's clock); `error` says what that loses against the step model itself.
+The table is linear between knots in prompt tokens and in decoding sequences, and linear in cached tokens, in those inside
+a sliding window, and in prompt attention (DESIGN: simulator's clock); `error` says what that loses against the step model itself.
 """
 
 from __future__ import annotations
@@ -18,8 +18,15 @@ from calc.timing import TextbookTiming
 
 Array = NDArray[np.float64]
 
-PREFILL_KNOTS = (0, 1, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
-DECODE_KNOTS = (0, 1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+PREFILL_KNOTS = (
+    0, 1, 4, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384,
+)  # fmt: skip
+DECODE_KNOTS = (
+    0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320,
+    384, 448, 512, 768, 1024,
+)  # fmt: skip
+
+CHECKED_BATCHES = (7, 13, 36, 72, 144, 300)  # between the knots
 
 
 def textbook_clock(timing: TextbookTiming, *, context_tokens: float) -> StepTable:
@@ -39,17 +46,22 @@ def textbook_clock(timing: TextbookTiming, *, context_tokens: float) -> StepTabl
 
 
 def step_clock(model: StepModel, *, context_tokens: float, prompt_tokens: float) -> StepTable:
-    """A table of `model`, its slopes taken at the traffic's usual context and prompt."""
+    """A table of `model`, its slopes taken at the traffic's usual context and prompt.
+
+    Where attention reads no more than a window, a token inside it costs what all layers read, and beyond it what is
+    left; each slope is taken on its own side.
+    """
     prompts = np.asarray(PREFILL_KNOTS, dtype=float)
     decoding = np.asarray(DECODE_KNOTS, dtype=float)
-    kv_s = _kv_slope(model, decoding, context_tokens)
+    window = _window(model)
+    kv_s, window_s = _kv_slopes(model, decoding, context_tokens, window)
     attention_s = _attention_slope(model, prompt_tokens)
+    read_s = kv_s * context_tokens + window_s * min(context_tokens, window)
     base = np.zeros((len(prompts), len(decoding)))
-    alone = _seconds(model, ForwardPass.decode(decoding[1:], context_tokens))
-    base[0, 1:] = alone - kv_s * decoding[1:] * context_tokens
+    base[0, 1:] = _seconds(model, ForwardPass.decode(decoding[1:], context_tokens)) - read_s * decoding[1:]
     for row, tokens in enumerate(prompts[1:], start=1):
         mixed = _seconds(model, ForwardPass.mixed(decoding, context_tokens, prompt_tokens=tokens))
-        base[row] = mixed - kv_s * decoding * context_tokens - attention_s * tokens * tokens / 2.0
+        base[row] = mixed - read_s * decoding - attention_s * tokens * tokens / 2.0
     base = np.maximum(base, 1e-6)
     base[0, 0] = base[0, 1]
     return StepTable(
@@ -58,6 +70,8 @@ def step_clock(model: StepModel, *, context_tokens: float, prompt_tokens: float)
         base_s=tuple(map(tuple, base.tolist())),
         kv_s=kv_s,
         attention_s=attention_s,
+        window=window,
+        window_s=window_s,
     )
 
 
@@ -66,25 +80,46 @@ def clock_error(table: StepTable, model: StepModel, *, context_tokens: float, pr
     worst = 0.0
     for factor in (0.5, 1.0, 2.0):
         context = factor * context_tokens
-        for batch in (3, 12, 40, 80, 160):
+        inside = min(context, table.window)
+        for batch in CHECKED_BATCHES:
             want = float(_seconds(model, ForwardPass.decode(float(batch), context))[0])
-            worst = max(worst, abs(table.seconds(0, batch, batch * context) / want - 1.0))
+            got = table.seconds(0, batch, batch * context, window_tokens=batch * inside)
+            worst = max(worst, abs(got / want - 1.0))
         tokens = round(factor * prompt_tokens)
         want = float(_seconds(model, ForwardPass.mixed(20.0, context, prompt_tokens=float(tokens)))[0])
-        got = table.seconds(tokens, 20, 20 * context, tokens * tokens / 2.0)
+        got = table.seconds(tokens, 20, 20 * context, tokens * tokens / 2.0, 20 * inside)
         worst = max(worst, abs(got / want - 1.0))
     return worst
+
+
+def _window(model: StepModel) -> int:
+    """Tokens beyond which the decode attention with the most bytes reads no more; 0 without such a bound.
+
+    A sliding window, or the number of tokens that a sparse attention selects.
+    """
+    numbers = model.operators.numbers
+    bounds = np.broadcast_to(numbers["window"] * numbers["stride"], numbers["count"].shape).ravel()
+    weight = np.ravel(numbers["count"] * numbers["kv_bytes_per_cached_token"])
+    bounded = np.isfinite(bounds) & (bounds > 0) & (weight > 0)
+    return int(bounds[bounded][np.argmax(weight[bounded])]) if bounded.any() else 0
 
 
 def _seconds(model: StepModel, step: ForwardPass) -> Array:
     return np.atleast_1d(np.asarray(model.step(step).total.best, dtype=float))
 
 
-def _kv_slope(model: StepModel, decoding: Array, context_tokens: float) -> float:
-    """Seconds per cached token that a decoding sequence reads, at the middle batch."""
+def _kv_slopes(model: StepModel, decoding: Array, context_tokens: float, window: int) -> tuple[float, float]:
+    """(seconds per attended token, more per token inside the window) of a decoding sequence, at the middle batch."""
     batch = float(decoding[len(decoding) // 2])
-    near: Any = _seconds(model, ForwardPass.decode(batch, np.array([context_tokens, 2.0 * context_tokens])))
-    return max(0.0, float(near[1] - near[0]) / (batch * context_tokens))
+
+    def slope(low: float, high: float) -> float:
+        near: Any = _seconds(model, ForwardPass.decode(batch, np.array([low, high])))
+        return max(0.0, float(near[1] - near[0]) / (batch * (high - low)))
+
+    if window == 0:
+        return slope(context_tokens, 2.0 * context_tokens), 0.0
+    beyond = slope(max(context_tokens, float(window)), 2.0 * max(context_tokens, float(window)))
+    return beyond, max(0.0, slope(window / 2.0, float(window)) - beyond)
 
 
 def _attention_slope(model: StepModel, prompt_tokens: float) -> float:
