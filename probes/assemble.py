@@ -1,0 +1,89 @@
+"""From the events of a job to a run: what was measured, what was not and why, and how it ended. No torch, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from probes import device_state, store
+
+COMPLETE, PARTIAL, CANCELLED, FAILED, INTERRUPTED = (
+    "complete",
+    "partial",
+    "cancelled",
+    "failed",
+    "interrupted",
+)
+LEFT_OUT = "left out"  # a problem that is a choice, not a fault
+
+
+def run_of(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The run that a job's events describe; None where no device was chosen.
+
+    A job that ended without saying so is "interrupted", and keeps every case it had measured.
+    """
+    begin: Mapping[str, Any] = {}
+    chosen: Mapping[str, Any] | None = None
+    end: Mapping[str, Any] = {"status": INTERRUPTED, "message": "The measurement was ended from outside."}
+    rows: dict[str, list[dict[str, Any]]] = {"result": [], "problem": []}
+    state: dict[str, Any] = {}
+    open_case: tuple[str, str] | None = None
+    for event in events:
+        content = {key: value for key, value in event.items() if key != "event"}
+        match event.get("event"):
+            case "begin":
+                begin = content
+            case "chosen":
+                chosen = content
+            case "end":
+                end = content
+            case "start":
+                open_case = (content["probe"], content["case"])
+            case "result" | "problem" as kind:
+                rows[kind].append(content)
+                open_case = None
+            case "state":
+                state |= content
+            case "residual":
+                state["layers"] = content["rows"]
+            case _:
+                continue
+    cases, problems = rows["result"], rows["problem"]
+    if chosen is None:
+        return None
+    if open_case is not None and end["status"] == INTERRUPTED:
+        problems.append(
+            {
+                "probe": open_case[0],
+                "case": open_case[1],
+                "kind": "interrupted",
+                "message": "The measurement ended during this case.",
+            }
+        )
+    state["remarks"] = device_state.remarks(state)
+    return {
+        "kind": store.KIND,
+        "schema": store.SCHEMA,
+        "id": chosen["run_id"],
+        "started": begin.get("started", ""),
+        "seconds": end.get("seconds"),
+        "depth": begin.get("depth", ""),
+        "status": end["status"],
+        "message": end.get("message", ""),
+        "device": dict(chosen["device"]),
+        "software": dict(chosen["software"]),
+        "model": chosen.get("model"),
+        "state": state,
+        "cases": cases,
+        "problems": problems,
+    }
+
+
+def status_of(cases: int, problems: Iterable[Mapping[str, Any]]) -> str:
+    """Complete, partial (some cases failed) or failed (none was measured)."""
+    if not cases:
+        return FAILED
+    faults = [
+        problem for problem in problems if problem.get("kind") in {"killed", "hung", "device lost", "crashed"}
+    ]
+    return PARTIAL if faults else COMPLETE

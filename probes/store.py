@@ -1,0 +1,243 @@
+"""Results of probes on disk: one JSON file per run in the user's data folder, written atomically. No torch.
+
+A run is a dictionary (`SCHEMA`): device, software, state, cases, problems, and how it went. Files are data: they are
+read with a size limit and checked field by field before anything uses them, whoever made them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import errno
+import json
+import math
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from calc.errors import InputError, ProbeError
+from calc.profile import DeviceProfile
+
+KIND: Final = "ridgebeam probe run"
+SCHEMA: Final = 1
+LARGEST_BYTES: Final = 8_000_000
+MOST_CASES: Final = 5000
+RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+Run = dict[str, Any]
+
+
+def folder() -> Path:
+    """RIDGEBEAM_DATA_DIR, or the user's data folder of this platform; probes have a folder in it."""
+    chosen = os.environ.get("RIDGEBEAM_DATA_DIR")
+    if chosen:
+        return Path(chosen) / "probes"
+    import platformdirs
+
+    return platformdirs.user_data_path("ridgebeam", appauthor=False) / "probes"
+
+
+def new_id(device_name: str) -> str:
+    """An id that sorts by time, says the device, and is never given twice."""
+    now = dt.datetime.now(tz=dt.UTC).strftime("%Y%m%dT%H%M%S")
+    words = re.sub(r"[^a-z0-9]+", "-", device_name.lower()).strip("-")[:32] or "device"
+    return f"{now}-{words}-{uuid.uuid4().hex[:6]}"
+
+
+def path_of(run_id: str) -> Path:
+    """Where a run lies; raises `InputError` for an id that is not one (a path, for instance)."""
+    if not RUN_ID.fullmatch(run_id) or ".." in run_id:
+        raise InputError("run", run_id, "it must be the id of a stored run")
+    return folder() / "runs" / f"{run_id}.json"
+
+
+def save(run: Run) -> Path:
+    """Write a run atomically; raises `ProbeError` where the disk does not take it. Older files are never touched."""
+    target = path_of(str(run.get("id", "")))
+    write_atomically(target, json.dumps(checked(run), indent=1))
+    return target
+
+
+def write_atomically(target: Path, text: str) -> None:
+    """A complete file or the one from before, never half of one."""
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        full = error.errno in FULL_DISK
+        raise ProbeError(
+            f"The result could not be written to {target.parent}: {'no space left' if full else error.strerror}.",
+            next_step="Free some space (or set RIDGEBEAM_DATA_DIR to another folder) and measure again. "
+            "Earlier results are untouched.",
+        ) from error
+
+
+def load(run_id: str) -> Run:
+    """A stored run; raises `InputError` where there is none or it cannot be read."""
+    path = path_of(run_id)
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise InputError("run", run_id, "its file is too large to be a run")
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(
+            "run", run_id, "no such run is stored here", next_step="Measure again, or import the run's file."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("run", run_id, f"its file cannot be read ({error})") from error
+    return from_text(text)
+
+
+def from_text(text: str) -> Run:
+    """A run from the text of a file that somebody gave us; raises `InputError` saying what is wrong with it.
+
+    A profile that `ridgebeam probe` printed holds its run and is accepted too.
+    """
+    if len(text) > LARGEST_BYTES:
+        raise InputError("run", f"{len(text)} characters", f"at most {LARGEST_BYTES} are read")
+    try:
+        content = json.loads(text, parse_constant=_refused)
+    except (json.JSONDecodeError, RecursionError, ValueError) as error:
+        raise InputError("run", text[:40], "it must be a JSON file that a probe wrote") from error
+    if isinstance(content, dict) and isinstance(content.get("run"), dict):
+        content = content["run"]
+    return checked(content)
+
+
+def _refused(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
+
+
+def checked(content: object) -> Run:
+    """The run if it has the form of one; raises `InputError` naming the first field that has not."""
+    if not isinstance(content, dict) or content.get("kind") != KIND:
+        raise InputError(
+            "run", content if not isinstance(content, dict) else "an object", f"kind must be {KIND!r}"
+        )
+    if content.get("schema") != SCHEMA:
+        raise InputError("run schema", content.get("schema"), f"this version reads {SCHEMA}")
+    if not isinstance(content.get("id"), str) or not RUN_ID.fullmatch(content["id"]):
+        raise InputError("run id", content.get("id"), "it must be a short name")
+    for name in ("device", "software", "state"):
+        if not isinstance(content.get(name), dict):
+            raise InputError(f"run {name}", content.get(name), "it must be an object")
+    _check_lists(content)
+    for row in content["cases"]:
+        _check_case(row)
+    for name in ("started", "status", "depth"):
+        if not isinstance(content.get(name), str):
+            raise InputError(f"run {name}", content.get(name), "it must be text")
+    return content
+
+
+def _check_lists(content: Mapping[str, Any]) -> None:
+    for name in ("cases", "problems"):
+        rows = content.get(name)
+        if not isinstance(rows, list) or len(rows) > MOST_CASES or any(not isinstance(r, dict) for r in rows):
+            raise InputError(
+                f"run {name}", type(rows).__name__, f"it must be a list of at most {MOST_CASES} objects"
+            )
+
+
+def _check_case(row: Mapping[str, Any]) -> None:
+    value = row.get("value")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not math.isfinite(value)
+        or value <= 0
+    ):
+        raise InputError("case value", value, "it must be a positive number")
+    for name in ("probe", "case", "unit"):
+        if not isinstance(row.get(name), str):
+            raise InputError(f"case {name}", row.get(name), "it must be text")
+    for name in ("parameters", "extra"):
+        if not isinstance(row.get(name, {}), dict):
+            raise InputError(f"case {name}", row.get(name), "it must be an object")
+
+
+def import_run(text: str) -> Run:
+    """Store a run that came as a file; an id that is taken by another run gets a new ending."""
+    run = dict(from_text(text)) | {"imported": True}
+    if path_of(run["id"]).exists() and _differs(run):
+        run["id"] = f"{run['id'][:72]}-{uuid.uuid4().hex[:6]}"
+    save(run)
+    return run
+
+
+def _differs(run: Run) -> bool:
+    try:
+        here = load(run["id"])
+    except InputError:
+        return True
+    return any(here.get(name) != run.get(name) for name in ("cases", "device", "started"))
+
+
+def export_text(run: Run) -> str:
+    """A run as a file for somebody else; the device's serial identity stays here."""
+    device = {name: value for name, value in run["device"].items() if name != "uuid"}
+    return json.dumps({**run, "device": device}, indent=1)
+
+
+def history() -> list[Run]:
+    """Stored runs, newest first; files that are no runs are passed over."""
+    found = []
+    runs = folder() / "runs"
+    for path in sorted(runs.glob("*.json"), reverse=True) if runs.is_dir() else ():
+        try:
+            found.append(load(path.stem))
+        except InputError:
+            continue
+    return sorted(found, key=lambda run: run["started"], reverse=True)
+
+
+def delete(run_id: str) -> None:
+    """Forget a run."""
+    path_of(run_id).unlink(missing_ok=True)
+
+
+def latest_for(uuid_or_key: str) -> Run | None:
+    """The newest complete run of the device with that UUID or key, measured here and not imported."""
+    for run in history():
+        own = {run["device"].get("uuid"), run["device"].get("key")}
+        if uuid_or_key in own and not run.get("imported") and run["status"] == "complete":
+            return run
+    return None
+
+
+def device_profile(run_id: str, base: DeviceProfile | None = None) -> DeviceProfile:
+    """A stored run as the DeviceProfile of its device, over the fitted profile of its family where that is given."""
+    from probes import measured
+
+    return measured.device_profile(load(run_id), base)
+
+
+def compare(first: Run, second: Run) -> list[dict[str, Any]]:
+    """Cases that both runs have, with the second over the first; for times a ratio below 1 is the faster."""
+    before = {(row["probe"], row["case"]): row for row in first["cases"]}
+    rows = []
+    for row in second["cases"]:
+        old = before.get((row["probe"], row["case"]))
+        if old is not None and old["unit"] == row["unit"]:
+            rows.append(
+                {
+                    "probe": row["probe"],
+                    "case": row["case"],
+                    "first": old["value"],
+                    "second": row["value"],
+                    "unit": row["unit"],
+                    "ratio": row["value"] / old["value"],
+                }
+            )
+    return rows

@@ -1,0 +1,161 @@
+"""The process that measures: one group of probes on one device, torch inside, JSON lines on standard output.
+
+Started as `python -m probes.worker` with one JSON object on its first line of standard input: {probes, device, depth,
+done, model}. Standard input stays open: when it closes, the parent is gone and the worker ends at once.
+
+Errors that a kernel or an allocation may raise cost their case. Anything else ends the process with its traceback, and
+the parent goes on after that case in a new one; so does a CUDA context that an error has put beyond use.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+from probes.events import emit
+from probes.registry import budget_s
+from probes.worker_codes import BAD_CONTEXT
+
+PAUSE_SHARE, LONGEST_PAUSE_S = 5.0, 1.0
+HEAVY = {"gemm", "sustained", "prefill_attention", "layer"}
+
+
+def main() -> int:
+    """Read the order, open the device, run the cases."""
+    order = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        emit("facts", software={"torch": None, "error": str(error)[:300]}, device=None)
+        return 0
+    if order.get("facts_only"):
+        return _facts(order)
+    from probes.harness import Bench
+    from probes.torch_device import TorchDevice
+
+    del torch
+    device = TorchDevice(order["device"])
+    emit("facts", software={}, device=device.facts())
+    bench = Bench(device=device, depth=order["depth"], model=order.get("model"))
+    done = {tuple(pair) for pair in order.get("done", ())}
+    for probe in order["probes"]:
+        code = _probe(bench, probe, done=done)
+        if code:
+            return code
+    emit("done")
+    return 0
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of standard input, which comes when the parent closes it or dies."""
+    while sys.stdin.readline():
+        continue
+    os._exit(0)
+
+
+def _facts(order: dict[str, Any]) -> int:
+    """Which devices torch opens here, and whether each runs a kernel at all."""
+    from probes import torch_device
+
+    software = torch_device.software()
+    devices = []
+    for name in software["devices"]:
+        if order.get("cpu_only") and name != "cpu":
+            continue
+        device = torch_device.TorchDevice(name)
+        devices.append({**device.facts(), "error": torch_device.first_kernel_error(name)})
+    emit("facts", software=software, device=None, devices=devices)
+    return 0
+
+
+def _probe(bench: Any, probe: dict[str, str], *, done: set[tuple[str, ...]]) -> int:
+    """Run the cases of one probe that are not done yet; a non-zero answer ends the process."""
+    module = importlib.import_module(probe["module"])
+    name = probe["name"]
+    deadline = time.monotonic() + budget_s(name, bench.depth)
+    cases = module.cases(bench)
+    emit("plan", probe=name, cases=[case.name for case in cases])
+    for case in cases:
+        if (name, case.name) in done:
+            continue
+        if time.monotonic() > deadline and not case.essential:
+            emit(
+                "problem",
+                probe=name,
+                case=case.name,
+                kind="left out",
+                message="The time for this probe was spent.",
+            )
+            continue
+        emit("start", probe=name, case=case.name)
+        started = time.perf_counter()
+        if not _case(bench, name, case):
+            return BAD_CONTEXT
+        if name in HEAVY and bench.device.kind != "cpu":
+            time.sleep(min(LONGEST_PAUSE_S, PAUSE_SHARE * (time.perf_counter() - started) / 10))
+    return 0
+
+
+def _case(bench: Any, probe: str, case: Any) -> bool:
+    """Measure one case; after too little memory once more on a clean device. False when the device is beyond use."""
+    from probes.harness import WrongAnswerError
+
+    for last in (False, True):
+        try:
+            found = case.run()
+        except (
+            MemoryError,
+            RuntimeError,
+            NotImplementedError,
+            ValueError,
+            TypeError,
+            AssertionError,
+        ) as error:
+            if not _device_answers(bench):
+                _problem(probe, case.name, "device lost", error)
+                return False
+            bench.device.empty_cache()
+            if _is_out_of_memory(error) and not last:
+                continue
+            _problem(probe, case.name, "out of memory" if _is_out_of_memory(error) else "not run", error)
+        except WrongAnswerError as error:
+            _problem(probe, case.name, "wrong answer", error)
+        else:
+            emit("result", probe=probe, case=case.name, parameters=case.parameters, **found.as_json())
+        return True
+    return True
+
+
+def _problem(probe: str, case: str, kind: str, error: Exception) -> None:
+    words = " ".join(str(error).split())[:400] or type(error).__name__
+    emit("problem", probe=probe, case=case, kind=kind, message=words)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    import torch
+
+    words = str(error).lower()
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+        "not enough memory" in words or "can't allocate memory" in words or "out of memory" in words
+    )
+
+
+def _device_answers(bench: Any) -> bool:
+    """Whether the device still runs something after an error; a poisoned context never does."""
+    try:
+        bench.device.synchronize()
+        bench.randn(1)
+        bench.device.synchronize()
+    except RuntimeError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
