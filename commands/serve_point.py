@@ -46,12 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     spec = resolve_model(asked).spec
     accelerator = accelerator_named(arguments.gpu)
     engine = engine_named(arguments.engine)
+    profile = profiles.load(accelerator, engine, model_id=spec.id, engine_version=arguments.engine_version)
     if arguments.profile:
-        profile = profiles.read_file(arguments.profile)
-    else:
-        profile = profiles.load(
-            accelerator, engine, model_id=spec.id, engine_version=arguments.engine_version
-        )
+        profile = profiles.read_over(profile, arguments.profile)
     layout = asked.layout
     point = serving_point(
         spec,

@@ -22,33 +22,26 @@ def run_of(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
 
     A job that ended without saying so is "interrupted", and keeps every case it had measured.
     """
-    begin: Mapping[str, Any] = {}
-    chosen: Mapping[str, Any] | None = None
-    end: Mapping[str, Any] = {"status": INTERRUPTED, "message": "The measurement was ended from outside."}
-    rows: dict[str, list[dict[str, Any]]] = {"result": [], "problem": []}
-    state: dict[str, Any] = {}
+    latest: dict[str, dict[str, Any]] = {
+        "begin": {},
+        "end": {"status": INTERRUPTED, "message": "The measurement was ended from outside."},
+    }
+    cases: list[dict[str, Any]] = []
+    problems: list[dict[str, Any]] = []
     open_case: tuple[str, str] | None = None
     for event in events:
+        kind = str(event.get("event"))
         content = {key: value for key, value in event.items() if key != "event"}
-        match event.get("event"):
-            case "begin":
-                begin = content
-            case "chosen":
-                chosen = content
-            case "end":
-                end = content
-            case "start":
-                open_case = (content["probe"], content["case"])
-            case "result" | "problem" as kind:
-                rows[kind].append(content)
-                open_case = None
-            case "state":
-                state |= content
-            case "residual":
-                state["layers"] = content["rows"]
-            case _:
-                continue
-    cases, problems = rows["result"], rows["problem"]
+        latest[kind] = content
+        if kind == "start":
+            open_case = (content["probe"], content["case"])
+        elif kind in {"result", "problem"}:
+            (cases if kind == "result" else problems).append(content)
+            open_case = None
+    begin, end, chosen = latest["begin"], latest["end"], latest.get("chosen")
+    state = dict(latest.get("state", {}))
+    if "residual" in latest:
+        state["layers"] = latest["residual"]["rows"]
     if chosen is None:
         return None
     if open_case is not None and end["status"] == INTERRUPTED:

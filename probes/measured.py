@@ -30,7 +30,7 @@ from calc.profile import (
     Schedule,
 )
 from calc.provenance import Provenance
-from presets import accelerators
+from presets import accelerators, profiles
 from probes.readings import Readings, of_probe, readings
 
 TORCH: Final = "torch"
@@ -200,20 +200,22 @@ def torch_profile(run: Mapping[str, Any]) -> Profile:
     """The run's device with torch itself as the engine: what the file of `ridgebeam probe --json` holds."""
     accelerator = accelerator_of(run)
     return Profile(
-        device=device_profile(run),
+        device=device_profile(run, base_of(accelerator)),
         engine=torch_engine(run, accelerator),
         evidence=Evidence.SAME_FAMILY,
     )
 
 
+def base_of(accelerator: Accelerator) -> DeviceProfile | None:
+    """What the device's family is known to reach; None for a device that is not in the catalogue."""
+    if accelerator.id not in accelerators.all_ids():
+        return None
+    return profiles.load(accelerator).device
+
+
 def profile_json(run: Mapping[str, Any]) -> dict[str, object]:
     """One JSON object that is a profile (`--profile FILE`) and holds its run and the accelerator it belongs to (`gpu`)."""
     return {**torch_profile(run).as_json(), "gpu": accelerator_of(run).id, "run": dict(run)}
-
-
-def with_measured_device(profile: Profile, run: Mapping[str, Any]) -> Profile:
-    """A fitted profile with this device's measured numbers; its engine, calibration and ranges stay as they are."""
-    return replace(profile, device=device_profile(run, profile.device))
 
 
 def link_curves(run: Mapping[str, Any], accelerator: Accelerator) -> tuple[LinkCurve, ...]:

@@ -20,6 +20,8 @@ from typing import Any, Final
 
 from calc.errors import InputError, ProbeError
 from calc.profile import DeviceProfile
+from presets.profiles import data_folder
+from probes import measured
 
 KIND: Final = "ridgebeam probe run"
 SCHEMA: Final = 1
@@ -32,13 +34,8 @@ Run = dict[str, Any]
 
 
 def folder() -> Path:
-    """RIDGEBEAM_DATA_DIR, or the user's data folder of this platform; probes have a folder in it."""
-    chosen = os.environ.get("RIDGEBEAM_DATA_DIR")
-    if chosen:
-        return Path(chosen) / "probes"
-    import platformdirs
-
-    return platformdirs.user_data_path("ridgebeam", appauthor=False) / "probes"
+    """The probes' folder in the user's data folder."""
+    return data_folder() / "probes"
 
 
 def new_id(device_name: str) -> str:
@@ -59,7 +56,14 @@ def save(run: Run) -> Path:
     """Write a run atomically; raises `ProbeError` where the disk does not take it. Older files are never touched."""
     target = path_of(str(run.get("id", "")))
     write_atomically(target, json.dumps(checked(run), indent=1))
+    with suppress(InputError):  # a run that measured too little for a profile is kept all the same
+        write_atomically(_profile_path(target.stem), json.dumps(measured.profile_json(run), indent=1))
     return target
+
+
+def _profile_path(run_id: str) -> Path:
+    """Where the profile of a run lies, for whoever resolves a scenario."""
+    return folder() / "profiles" / f"{run_id}.json"
 
 
 def write_atomically(target: Path, text: str) -> None:
@@ -205,6 +209,7 @@ def history() -> list[Run]:
 def delete(run_id: str) -> None:
     """Forget a run."""
     path_of(run_id).unlink(missing_ok=True)
+    _profile_path(run_id).unlink(missing_ok=True)
 
 
 def latest_for(uuid_or_key: str) -> Run | None:
@@ -218,8 +223,6 @@ def latest_for(uuid_or_key: str) -> Run | None:
 
 def device_profile(run_id: str, base: DeviceProfile | None = None) -> DeviceProfile:
     """A stored run as the DeviceProfile of its device, over the fitted profile of its family where that is given."""
-    from probes import measured
-
     return measured.device_profile(load(run_id), base)
 
 

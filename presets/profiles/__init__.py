@@ -8,6 +8,7 @@ and accelerators are in the fit and how wide its held-out errors are. All three 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -174,12 +175,62 @@ def _evidence(
     return Evidence.RELATED if known is not None and known.accelerators else Evidence.DATASHEET
 
 
+def read_over(fitted: Profile, path: Path) -> Profile:
+    """A fitted profile with what a file brings: of a probe's run its device alone, of any other profile everything.
+
+    What torch reached by probe says nothing about an engine, so the fitted engine stays. Raises InputError where the file is
+    no profile.
+    """
+    content = _content(path)
+    if isinstance(content.get("run"), dict):
+        return replace(fitted, device=device_from_json(content["device"]))
+    return profile_from_json(content)
+
+
+def with_stored_run(fitted: Profile, accelerator: Accelerator, run_id: str) -> Profile:
+    """A fitted profile with the device of a stored probe run, where that run is of this accelerator; else unchanged.
+
+    Raises InputError for a run that is not stored here.
+    """
+    if not run_id:
+        return fitted
+    found = read_over(fitted, stored_run(run_id))
+    return found if accelerator.id in found.device.accelerators else fitted
+
+
+def stored_run(run_id: str) -> Path:
+    """The profile file of a stored probe run; raises InputError where there is none."""
+    known = {path.stem: path for path in (data_folder() / "probes" / "profiles").glob("*.json")}
+    if run_id not in known:
+        raise InputError(
+            "profile",
+            run_id,
+            "no such measured run is stored here",
+            next_step="Measure this device again, import the run's file on the page This GPU, or leave it empty.",
+        )
+    return known[run_id]
+
+
+def data_folder() -> Path:
+    """RIDGEBEAM_DATA_DIR, or the user's data folder of this platform."""
+    chosen = os.environ.get("RIDGEBEAM_DATA_DIR")
+    if chosen:
+        return Path(chosen)
+    import platformdirs
+
+    return platformdirs.user_data_path("ridgebeam", appauthor=False)
+
+
 def read_file(path: Path) -> Profile:
     """A profile from a JSON file in the one profile format; raises InputError where it is none."""
+    return profile_from_json(_content(path))
+
+
+def _content(path: Path) -> Mapping[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError("profile", str(path), f"it must be a readable JSON file ({error})") from error
     if not isinstance(content, dict):
         raise InputError("profile", str(path), "it must hold a JSON object")
-    return profile_from_json(content)
+    return content

@@ -1,0 +1,14 @@
+"""A probe with many short cases, so that something can happen in the middle of it."""
+
+import time
+
+from probes.harness import Case, Measurement
+
+
+def measure():
+    time.sleep(0.2)
+    return Measurement(value=2.0, unit="s")
+
+
+def cases(_bench):
+    return [Case(name=f"case {i}", run=measure) for i in range(500)]
