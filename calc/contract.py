@@ -96,7 +96,7 @@ def _operator_step_json(
 ) -> Json:
     """Verb `step` at roofline and expected fidelity: from the operator table, its rows included."""
     scenario = inputs.scenario
-    if inputs.profile is None:
+    if inputs.offer.profile is None:
         raise MissingSpec(
             f"No profile of {inputs.offer.accelerator.name} under {scenario.engine} was loaded.",
             next_step="Choose textbook fidelity, or another engine.",
@@ -105,7 +105,7 @@ def _operator_step_json(
         inputs.spec,
         inputs.offer.accelerator,
         layout,
-        inputs.profile,
+        inputs.offer.profile,
         fidelity=scenario.fidelity,
         quantization=stated(scenario.quantization),
         kv_dtype=scenario.kv_format,

@@ -254,7 +254,7 @@ def decode_seconds(
     if fidelity == Fidelity.TEXTBOOK:
         timing = timing_of(inputs, result.layout, replica_weight_bytes(inputs))
         return lambda batch: timing.decode_s(batch=batch, context_tokens=context)
-    if inputs.profile is None:
+    if inputs.offer.profile is None:
         raise MissingSpec(
             f"No profile of {inputs.offer.accelerator.name} under {scenario.engine} was loaded.",
             next_step="Choose textbook fidelity, or another engine.",
@@ -263,7 +263,7 @@ def decode_seconds(
         inputs.spec,
         inputs.offer.accelerator,
         result.layout,
-        inputs.profile,
+        inputs.offer.profile,
         fidelity=fidelity,
         quantization=stated(scenario.quantization),
         kv_dtype=scenario.kv_format,

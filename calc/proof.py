@@ -191,10 +191,10 @@ def clock_of(result: Answer) -> StepTable:
     if scenario.fidelity == Fidelity.TEXTBOOK:
         timing = timing_of(inputs, result.layout, replica_weight_bytes(inputs))
         return textbook_clock(timing, context_tokens=context)
-    if inputs.profile is None:
+    if inputs.offer.profile is None:
         raise InputError("profile", None, "a step model needs a profile")
     replica = replica_curve(
-        inputs.spec, inputs.offer.accelerator, result.layout, inputs.profile, scenario, fit=1
+        inputs.spec, inputs.offer.accelerator, result.layout, inputs.offer.profile, scenario, fit=1
     )
     return step_clock(replica.model, context_tokens=context, prompt_tokens=scenario.input_tokens)
 

@@ -18,9 +18,13 @@ from calc.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """An accelerator that can be had, with the price of one per hour where one is known, and where that is from."""
+    """An accelerator that can be had, with the price of one per hour where one is known, and where that is from.
+
+    `profile`: what the scenario's engine reaches on it; needed at every fidelity but the textbook's.
+    """
 
     accelerator: Accelerator
+    profile: Profile | None = None
     usd_per_gpu_hour: float | None = None
     price_note: str = ""
 
@@ -29,8 +33,7 @@ class Offer:
 class Inputs:
     """Everything `answer` needs: the scenario, what it names, and the catalogue to look for alternatives in.
 
-    `stored_weight_bytes`: exact bytes of the checkpoint where its own metadata was read. `profile`: what the engine
-    reaches on the accelerator; needed at every fidelity but the textbook's.
+    `stored_weight_bytes`: exact bytes of the checkpoint where its own metadata was read.
     """
 
     scenario: Scenario
@@ -38,7 +41,6 @@ class Inputs:
     offer: Offer
     model_note: str = ""
     stored_weight_bytes: int | None = None
-    profile: Profile | None = None
     warnings: tuple[str, ...] = ()
     catalogue: tuple[Offer, ...] = ()
 

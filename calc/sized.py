@@ -67,7 +67,7 @@ def _blank(
 
 def _expected(inputs: Inputs, layout: Layout) -> Answer:
     scenario, accelerator = inputs.scenario, inputs.offer.accelerator
-    if inputs.profile is None:
+    if inputs.offer.profile is None:
         raise MissingSpec(
             f"No profile of {accelerator.name} under {scenario.engine} was loaded.",
             next_step="Choose textbook fidelity, or another engine.",
@@ -77,7 +77,9 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
     blank = replace(_blank(inputs, layout, memory, ledger.verdict, assumptions), ledger=ledger)
     if not ledger.verdict.fits:
         return blank
-    replica = expected.replica_curve(inputs.spec, accelerator, layout, inputs.profile, scenario, fit=fit)
+    replica = expected.replica_curve(
+        inputs.spec, accelerator, layout, inputs.offer.profile, scenario, fit=fit
+    )
     sequences = expected.sequences_of(replica, scenario.slo, scenario, fit=fit)
     if fit < 1:
         return replace(blank, sequences=sequences, verdict=_no_sequence_verdict(inputs, memory, sequences))

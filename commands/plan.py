@@ -98,12 +98,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _question(arguments: argparse.Namespace) -> tuple[Inputs, tuple[Any, ...]]:
     """The scenario's inputs and the accelerators to rank: those named, else the whole catalogue."""
-    from presets.resolve import accelerator_named, offer_of
+    from presets.resolve import accelerator_named, offer_of, with_profile
 
     named = [accelerator_named(gpu) for gpu in arguments.gpu or ()]
     question = inputs(arguments, gpu=named[0].id if named else "a100-sxm4-80gb")
     own = arguments.usd_per_gpu_hour
-    return question, tuple(offer_of(gpu, own) for gpu in named) or question.catalogue
+    offers = (offer_of(gpu, own) for gpu in named)
+    with_profiles = tuple(with_profile(offer, question.scenario, question.spec.id) for offer in offers)
+    return question, with_profiles or question.catalogue
 
 
 def _nearest_failures(question: Inputs, failed: tuple[Answer, ...]) -> list[Answer]:

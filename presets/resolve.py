@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from functools import cache
 
 from calc.accelerator import Accelerator
 from calc.answer import Inputs, Offer
 from calc.custom_accelerator import accelerator_from_json
 from calc.errors import InputError
-from calc.scenario import Scenario
+from calc.scenario import Fidelity, Scenario
 from presets import accelerators, local_device, prices, profiles, sources
 
 
@@ -21,21 +22,14 @@ def resolve(scenario: Scenario, *, token: str | None = None) -> Inputs:
     """
     source = resolve_model(scenario, token=token)
     offer = offer_of(resolve_accelerator(scenario), scenario.usd_per_gpu_hour)
-    profile = profiles.load(
-        offer.accelerator,
-        scenario.engine,
-        model_id=source.spec.id,
-        engine_version="" if scenario.engine_version == "auto" else scenario.engine_version,
-    )
     return Inputs(
         scenario=scenario,
         spec=source.spec,
-        offer=offer,
+        offer=with_profile(offer, scenario, source.spec.id),
         model_note=source.origin,
         stored_weight_bytes=source.checkpoint.stored_bytes if source.checkpoint else None,
         warnings=source.warnings,
-        catalogue=catalogue(),
-        profile=profile,
+        catalogue=catalogue_for(scenario, source.spec.id),
     )
 
 
@@ -79,6 +73,22 @@ def offer_of(accelerator: Accelerator, own_usd_per_gpu_hour: float | None = None
         usd_per_gpu_hour=price.usd_per_gpu_hour,
         price_note=price.words(dt.datetime.now(tz=dt.UTC).date()),
     )
+
+
+def with_profile(offer: Offer, scenario: Scenario, model_id: str) -> Offer:
+    """The offer with what the scenario's engine reaches on it."""
+    version = "" if scenario.engine_version == "auto" else scenario.engine_version
+    profile = profiles.load(
+        offer.accelerator, scenario.engine, model_id=model_id, engine_version=version
+    )
+    return replace(offer, profile=profile)
+
+
+def catalogue_for(scenario: Scenario, model_id: str) -> tuple[Offer, ...]:
+    """The catalogue to look for alternatives in, with profiles where the fidelity needs them (the textbook does not)."""
+    if scenario.fidelity == Fidelity.TEXTBOOK:
+        return catalogue()
+    return tuple(with_profile(offer, scenario, model_id) for offer in catalogue())
 
 
 @cache
