@@ -35,16 +35,28 @@ LARGEST_NODE = 8
 
 
 def answer(inputs: Inputs) -> Answer:
-    """Size the deployment on the scenario's accelerator; `tp` 0 means the smallest degree that keeps every promise."""
+    """Size the deployment on the scenario's accelerator.
+
+    `tp` 0: the degree that keeps every promise with the fewest GPUs in all; degrees are tried from the smallest up, as
+    long as the total falls.
+    """
     best: Answer | None = None
+    nearest: Answer | None = None
     for layout in _layouts(inputs):
         candidate = answer_for(inputs, layout)
         if candidate.verdict.fits:
-            return candidate
-        best = candidate if best is None or _nearer(candidate, best) else best
-    if best is None:
+            if best is not None and candidate.gpus >= best.gpus:
+                break
+            best = candidate
+        elif best is not None:
+            break
+        else:
+            nearest = candidate if nearest is None or _nearer(candidate, nearest) else nearest
+    if best is not None:
+        return best
+    if nearest is None:
         raise InputError("tp", inputs.scenario.tp, "no layout of this model exists on this accelerator")
-    return replace(best, verdict=replace(best.verdict, nearest=nearest_changes(inputs, best)))
+    return replace(nearest, verdict=replace(nearest.verdict, nearest=nearest_changes(inputs, nearest)))
 
 
 def _layouts(inputs: Inputs) -> tuple[Layout, ...]:

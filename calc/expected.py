@@ -75,28 +75,29 @@ def length_limit(scenario: Scenario, spec: ModelSpec) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One replica at every concurrency up to what fits: arrays over the axis `users`."""
+    """One replica at every concurrency up to what fits: `point` holds arrays over the axis `users`."""
 
     model: StepModel
     workload: Workload
     users: Array
-    ttft_s: Array
-    tpot_s: Array
-    e2e_s: Array
-    prefill_share: Array
+    point: ServingPoint
 
     @property
     def requests_per_s(self) -> Array:
-        return self.users / self.e2e_s
+        return np.asarray(self.users / self.point.e2e_s.best, dtype=float)
 
     def largest(self, kept: NDArray[np.bool_]) -> int:
         """The largest concurrency up to which every point keeps its limit; 0 when the first one does not."""
         first_missed = int(np.argmin(kept)) if not kept.all() else len(kept)
         return int(self.users[first_missed - 1]) if first_missed else 0
 
-    def at(self, users: float) -> ServingPoint:
-        """The serving point at one concurrency."""
-        return _serving(self.model, self.workload, users)
+    def at(self, curve: Estimate, users: float) -> Estimate:
+        """One of the point's curves at one concurrency, between the points that were asked."""
+        low, best, high = (
+            float(np.interp(users, self.users, np.broadcast_to(values, self.users.shape)))
+            for values in (curve.low, curve.best, curve.high)
+        )
+        return replace(curve, low=min(low, best), best=best, high=max(best, high))
 
     def users_at(self, requests_per_s: float) -> float:
         """The concurrency at which the replica finishes that many requests per second."""
@@ -155,37 +156,22 @@ def replica_curve(
     most = max(1, min(fit, scenario.max_seqs or MOST_SEQUENCES, MOST_SEQUENCES))
     users = np.unique(np.rint(np.geomspace(1, most, GRID_POINTS)))
     workload = scenario.workload
-    point = _serving(model, workload, users)
-    return Replica(
-        model=model,
-        workload=workload,
-        users=users,
-        ttft_s=_spread(point.ttft_s.best, users),
-        tpot_s=_spread(point.tpot_s.best, users),
-        e2e_s=_spread(point.e2e_s.best, users),
-        prefill_share=_spread(point.prefill_share, users),
-    )
-
-
-def _serving(model: StepModel, workload: Workload, users: float | Array) -> ServingPoint:
     prompt = workload.input.mean_tokens
-    return model.serving(
+    point = model.serving(
         input_tokens=prompt,
         output_tokens=workload.output.mean_tokens,
         concurrency=users,
         prefix_tokens=min(prompt * workload.prefix_share, prompt - 1.0),
     )
-
-
-def _spread(values: object, users: Array) -> Array:
-    return np.broadcast_to(np.asarray(values, dtype=float), users.shape).copy()
+    return Replica(model=model, workload=workload, users=users, point=point)
 
 
 def sequences_of(replica: Replica, slo: Slo, scenario: Scenario, *, fit: int) -> SequencesStep:
     """Step 2: as many as fit, as the targets allow, and as the engine takes."""
-    targets = ((slo.tpot_s, replica.tpot_s), (slo.ttft_s, replica.ttft_s), (slo.e2e_s, replica.e2e_s))
+    point = replica.point
+    targets = ((slo.tpot_s, point.tpot_s), (slo.ttft_s, point.ttft_s), (slo.e2e_s, point.e2e_s))
     allowed = {
-        name: replica.largest(reached <= target)
+        name: replica.largest(np.broadcast_to(reached.best, replica.users.shape) <= target)
         for name, (target, reached) in zip(("tpot", "ttft", "end to end"), targets, strict=True)
         if target is not None
     }
@@ -210,36 +196,33 @@ def sequences_of(replica: Replica, slo: Slo, scenario: Scenario, *, fit: int) ->
     )
 
 
-def fleet_of(
-    replica: Replica, workload: Workload, *, batch: int, headroom: float
-) -> tuple[FleetStep, ServingPoint]:
-    """Step 5: replicas for the traffic, and the point of the curve where each then works."""
-    capacity_per_s = float(np.interp(batch, replica.users, replica.requests_per_s))
+def fleet_of(replica: Replica, workload: Workload, *, batch: int, headroom: float) -> tuple[FleetStep, float]:
+    """Step 5: replicas for the traffic, and the concurrency at which each of them then works."""
+    e2e = replica.point.e2e_s
     if workload.rate_per_s is None:
         asked = (workload.concurrency or 0) * workload.peak_factor
         replicas = max(1, ceil(asked * (1.0 + headroom) / batch))
         users = max(1.0, asked / replicas)
-        point = replica.at(users)
-        active, rate = asked, asked / float(_one(point.e2e_s.best))
-        busy = asked / batch
+        active, rate, busy = asked, asked / replica.at(e2e, users).best, asked / batch
     else:
         rate = workload.rate_per_s * workload.peak_factor
-        busy = rate / capacity_per_s
+        busy = rate / float(np.interp(batch, replica.users, replica.requests_per_s))
         replicas = max(1, ceil(busy * (1.0 + headroom)))
         users = replica.users_at(rate / replicas)
-        point = replica.at(users)
-        active = rate * float(_one(point.e2e_s.best))
-    share = float(np.interp(users, replica.users, replica.prefill_share))
+        active = rate * replica.at(e2e, users).best
+    share = float(
+        np.interp(users, replica.users, np.broadcast_to(replica.point.prefill_share, replica.users.shape))
+    )
     fleet = FleetStep(
         rate_per_s=rate,
-        e2e_s=single(point.e2e_s),
+        e2e_s=replica.at(e2e, users),
         active=active,
         prefill_busy=busy * share,
         decode_busy=busy * (1.0 - share),
         replicas=replicas,
         utilization=busy / replicas,
     )
-    return fleet, point
+    return fleet, users
 
 
 def decode_at(replica: Replica, users: float) -> DecodeStep:

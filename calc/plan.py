@@ -8,7 +8,9 @@ from math import inf
 
 from calc.answer import Answer, Inputs, Offer, answer
 from calc.errors import MissingSpec
+from calc.scenario import Fidelity
 
+DEARER = "dearer at textbook fidelity than those shown"
 UNPUBLISHED = "a number that the question needs is not published"
 
 
@@ -21,11 +23,27 @@ class Ranking:
     rejected: tuple[tuple[str, int], ...]
 
 
-def rank(inputs: Inputs, offers: tuple[Offer, ...]) -> Ranking:
+def rank(inputs: Inputs, offers: tuple[Offer, ...], *, shortlist: int | None = None) -> Ranking:
     """Answer the scenario on every offer and rank what works.
 
     An accelerator without a needed number is rejected as such; nothing is ranked by a price that is not known.
+    `shortlist`: at a fidelity slower than the textbook's, only that many offers are answered at it: those that the
+    textbook ranks first.
     """
+    if shortlist is None or inputs.scenario.fidelity == Fidelity.TEXTBOOK:
+        return _ranked(inputs, offers)
+    quick = replace(inputs, scenario=replace(inputs.scenario, fidelity=Fidelity.TEXTBOOK))
+    screened = _ranked(quick, offers)
+    kept = {plan.inputs.offer.accelerator.id for plan in screened.plans[:shortlist]}
+    exact = _ranked(inputs, tuple(offer for offer in offers if offer.accelerator.id in kept))
+    passed_over = len(screened.plans) - len(kept)
+    why = Counter(dict(exact.rejected)) + Counter(dict(screened.rejected))
+    if passed_over:
+        why[DEARER] = passed_over
+    return replace(exact, failed=(*exact.failed, *screened.failed), rejected=tuple(why.most_common()))
+
+
+def _ranked(inputs: Inputs, offers: tuple[Offer, ...]) -> Ranking:
     plans: list[Answer] = []
     failed: list[Answer] = []
     why: Counter[str] = Counter()

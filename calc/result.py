@@ -86,7 +86,7 @@ def headline(result: Answer) -> str:
     if not result.verdict.fits or result.sequences is None or result.fleet is None:
         nearest = "; ".join(change.text for change in result.verdict.nearest)
         end = f" Nearest that would work: {nearest}." if nearest else ""
-        reason = result.verdict.reason
+        reason = result.verdict.reason.rstrip(".")
         return f"Does not work: {reason}.{end}"
     serve = "serves" if result.gpus == 1 else "serve"
     active = fmt.count(result.fleet.active)

@@ -89,7 +89,7 @@ class Scenario:
     kv_bytes_per_gpu: float | None = None
     device_memory_bytes: float | None = None
     mfu: float = 0.5
-    fidelity: str = Fidelity.TEXTBOOK
+    fidelity: str = Fidelity.EXPECTED
     profile: str = ""
     usd_per_gpu_hour: float | None = None
 

@@ -12,6 +12,7 @@ from calc import expected
 from calc import format as fmt
 from calc.accelerator import Accelerator
 from calc.cost import usd_per_hour, usd_per_million_tokens
+from calc.engine import Engine
 from calc.errors import MissingSpec
 from calc.layout import Layout
 from calc.memory.kv import decoder_sublayers
@@ -72,6 +73,9 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
             f"No profile of {accelerator.name} under {scenario.engine} was loaded.",
             next_step="Choose textbook fidelity, or another engine.",
         )
+    hopeless = _hopeless(inputs, layout)
+    if hopeless is not None:
+        return hopeless
     memory, ledger, fit = expected.memory_of(inputs.spec, accelerator, layout, scenario)
     assumptions = (*_expected_assumptions(inputs), *ledger.assumptions, *inputs.warnings)
     blank = replace(_blank(inputs, layout, memory, ledger.verdict, assumptions), ledger=ledger)
@@ -83,24 +87,25 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
     sequences = expected.sequences_of(replica, scenario.slo, scenario, fit=fit)
     if fit < 1:
         return replace(blank, sequences=sequences, verdict=_no_sequence_verdict(inputs, memory, sequences))
+    point = replica.point
     alone = _latency_verdict(
         inputs,
-        tpot_s=float(replica.tpot_s[0]),
-        ttft_s=float(replica.ttft_s[0]),
-        e2e_s=float(replica.e2e_s[0]),
+        tpot_s=replica.at(point.tpot_s, 1.0).best,
+        ttft_s=replica.at(point.ttft_s, 1.0).best,
+        e2e_s=replica.at(point.e2e_s, 1.0).best,
     )
-    fleet, point = expected.fleet_of(
+    fleet, users = expected.fleet_of(
         replica, scenario.workload, batch=max(1, sequences.batch), headroom=scenario.headroom
     )
     tokens_per_s = fleet.rate_per_s * scenario.output_tokens
     return replace(
         blank,
         sequences=sequences,
-        decode=expected.decode_at(replica, fleet.active / fleet.replicas),
+        decode=expected.decode_at(replica, users),
         prefill=expected.prefill_of(replica),
         fleet=fleet,
-        ttft_s=expected.single(point.ttft_s),
-        tpot_s=expected.single(point.tpot_s),
+        ttft_s=replica.at(point.ttft_s, users),
+        tpot_s=replica.at(point.tpot_s, users),
         cost=_cost(inputs.offer, gpus=layout.gpus_per_replica * fleet.replicas, tokens_per_s=tokens_per_s),
         verdict=alone,
         evidence=str(point.evidence),
@@ -221,16 +226,41 @@ def _cost(offer: Offer, *, gpus: int, tokens_per_s: float) -> Cost:
 def _memory_verdict(inputs: Inputs, memory: MemoryStep) -> Verdict:
     if memory.kv_bytes_per_gpu > 0:
         return Verdict(fits=True)
-    name = inputs.offer.accelerator.name
     return Verdict(
         fits=False,
         wall=Wall.WEIGHT_MEMORY,
         short_by=-memory.kv_bytes_per_gpu * memory.gpus,
         reason=(
             f"{fmt.binary_bytes(memory.weight_bytes_per_gpu * memory.gpus)} of weights alone do not fit "
-            f"{memory.gpus} x {fmt.binary_bytes(memory.total_bytes_per_gpu)} ({name})"
+            f"{memory.gpus} x {fmt.binary_bytes(memory.total_bytes_per_gpu)} ({inputs.offer.accelerator.name})"
         ),
     )
+
+
+def _hopeless(inputs: Inputs, layout: Layout) -> Answer | None:
+    """The answer where the weights alone exceed the cards, so that no engine's ledger needs to be drawn up; else None.
+
+    Layers that an engine leaves on the host (llama.cpp) are the ledger's business.
+    """
+    scenario = inputs.scenario
+    gpus = layout.gpus_per_replica
+    total = float(scenario.device_memory_bytes or inputs.offer.accelerator.cuda_memory.best)
+    weights = replica_weight_bytes(inputs)
+    offloads = scenario.engine in {Engine.LLAMA_CPP, Engine.OLLAMA}
+    if offloads or scenario.kv_bytes_per_gpu is not None or weights < total * gpus:
+        return None
+    memory = MemoryStep(
+        gpus=gpus,
+        total_bytes_per_gpu=total,
+        weight_bytes_per_gpu=weights / gpus,
+        overhead_bytes_per_gpu=0.0,
+        kv_bytes_per_gpu=total - weights / gpus,
+        kv_copies=1,
+        kv_bytes_per_token=0.0,
+        kv_bytes=0.0,
+        tokens=0,
+    )
+    return _blank(inputs, layout, memory, _memory_verdict(inputs, memory), _expected_assumptions(inputs))
 
 
 def _no_sequence_verdict(inputs: Inputs, memory: MemoryStep, sequences: SequencesStep) -> Verdict:

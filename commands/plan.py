@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.source is None or arguments.input is None or arguments.output is None:
         raise InputError("plan", "no model or lengths", "a plan needs SOURCE, --input and --output")
     question, offers = _question(arguments)
-    ranking = rank(question, offers)
+    ranking = rank(question, offers, shortlist=None if arguments.gpu else max(2 * arguments.top, 12))
     shown = list(ranking.plans[: arguments.top])
     record: dict[str, Any] = {
         "plans": [contract.plan_json(result) for result in shown],

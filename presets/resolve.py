@@ -41,10 +41,18 @@ def resolve_model(scenario: Scenario, *, token: str | None = None) -> sources.Mo
 
 
 def resolve_accelerator(scenario: Scenario) -> Accelerator:
-    """The catalogue's accelerator, the typed one that the scenario carries, or this machine's own ("local")."""
+    """The catalogue's accelerator, the typed one that the scenario carries, or this machine's own ("local").
+
+    A device total that the person states takes the place of the catalogue's, everywhere.
+    """
     if scenario.gpu_json:
-        return accelerator_from_json(_parsed(scenario.gpu_json))
-    return accelerator_named(scenario.gpu)
+        found = accelerator_from_json(_parsed(scenario.gpu_json))
+    else:
+        found = accelerator_named(scenario.gpu)
+    if scenario.device_memory_bytes is None:
+        return found
+    total = round(scenario.device_memory_bytes)
+    return replace(found, driver_memory_bytes=None, cuda_memory_bytes=(total, total), unified_shares=None)
 
 
 def accelerator_named(text: str) -> Accelerator:
@@ -78,9 +86,7 @@ def offer_of(accelerator: Accelerator, own_usd_per_gpu_hour: float | None = None
 def with_profile(offer: Offer, scenario: Scenario, model_id: str) -> Offer:
     """The offer with what the scenario's engine reaches on it."""
     version = "" if scenario.engine_version == "auto" else scenario.engine_version
-    profile = profiles.load(
-        offer.accelerator, scenario.engine, model_id=model_id, engine_version=version
-    )
+    profile = profiles.load(offer.accelerator, scenario.engine, model_id=model_id, engine_version=version)
     return replace(offer, profile=profile)
 
 
@@ -94,4 +100,5 @@ def catalogue_for(scenario: Scenario, model_id: str) -> tuple[Offer, ...]:
 @cache
 def catalogue() -> tuple[Offer, ...]:
     """Every real accelerator of the catalogue; the textbook's made-up ones are asked for by name only."""
-    return tuple(offer_of(a) for a in accelerators.load_all() if a.vendor != "Textbook")
+    made_up = accelerators.made_up_ids()
+    return tuple(offer_of(a) for a in accelerators.load_all() if a.id not in made_up)

@@ -26,7 +26,7 @@ READY: tuple[ReadyScenario, ...] = (
         title="13B chat",
         question="Llama-2-13B chat on A100-80GB: 10 requests/s at peak, 512 in, 256 out, TPOT at most 50 ms, "
         "50 GB per GPU for the cache.",
-        scenario=Scenario(kv_bytes_per_gpu=50e9),
+        scenario=Scenario(kv_bytes_per_gpu=50e9, fidelity=Fidelity.TEXTBOOK),
     ),
     ReadyScenario(
         id="coding-70b",
@@ -88,7 +88,7 @@ BATCH_LESSONS: tuple[ReadyScenario, ...] = (
         id="batch-13b-mha",
         title="13B, all heads cached, A100",
         question="Llama-2-13B caches 40 KV heads: 800 KiB per token.",
-        scenario=Scenario(kv_bytes_per_gpu=50e9),
+        scenario=Scenario(kv_bytes_per_gpu=50e9, fidelity=Fidelity.TEXTBOOK),
         page="batch-size",
     ),
     ReadyScenario(

@@ -78,6 +78,11 @@ def all_ids() -> tuple[str, ...]:
     return tuple(_index())
 
 
+def made_up_ids() -> tuple[str, ...]:
+    """The lessons' made-up parts: they answer by closed forms, and are never offered as something to buy."""
+    return tuple(part_id for part_id, (file, _names) in _index().items() if file == "textbook")
+
+
 def matching_key(text: str) -> str:
     """What names are compared by: letters and digits only, without case ("NVIDIA H100 NVL" -> "nvidiah100nvl")."""
     return "".join(c for c in text.lower() if c.isalnum())

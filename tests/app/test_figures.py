@@ -17,7 +17,7 @@ from presets.resolve import resolve
 
 @pytest.fixture(scope="module")
 def chat():
-    return answer(resolve(Scenario(kv_bytes_per_gpu=50e9)))
+    return answer(resolve(Scenario(kv_bytes_per_gpu=50e9, fidelity="textbook")))
 
 
 def test_a_label_on_a_log_axis_stands_at_its_line():

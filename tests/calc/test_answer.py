@@ -14,7 +14,9 @@ from calc.scenario import Scenario, apply_settings
 from calc.verdict import Wall
 from presets import accelerators, models
 
-TEXTBOOK = Scenario(model="textbook-13b", gpu="a100-textbook", kv_bytes_per_gpu=50e9)
+TEXTBOOK = Scenario(
+    model="textbook-13b", gpu="a100-textbook", tp=1, kv_bytes_per_gpu=50e9, fidelity="textbook"
+)
 
 
 def ask(scenario, *, usd=2.0, catalogue=()):
@@ -74,14 +76,26 @@ def test_levers_of_the_textbook_deployment(case):
 def test_tensor_parallel_memory_of_the_70b_case(case):
     want = case["kv-70b-tp4"]["want"]
     result = ask(
-        Scenario(model="meta-llama/Llama-3.3-70B-Instruct", gpu="h100-textbook", tp=4, kv_bytes_per_gpu=40e9)
+        Scenario(
+            model="meta-llama/Llama-3.3-70B-Instruct",
+            gpu="h100-textbook",
+            tp=4,
+            kv_bytes_per_gpu=40e9,
+            fidelity="textbook",
+        )
     )
     assert result.memory.kv_bytes == pytest.approx(1e9 * want["cache_gb"])
     assert result.memory.tokens == want["tokens"]
 
 
 def test_405b_class_weights_on_a_small_card_name_the_wall_and_what_would_work():
-    scenario = Scenario(model="meta-llama/Llama-3.3-70B-Instruct", gpu="rtx-4060", traffic="users", users=1)
+    scenario = Scenario(
+        model="meta-llama/Llama-3.3-70B-Instruct",
+        gpu="rtx-4060",
+        traffic="users",
+        users=1,
+        fidelity="textbook",
+    )
     catalogue = tuple(
         Offer(accelerator=accelerators.load(i)) for i in ("rtx-4090", "h200-sxm-141gb", "b200-sxm-180gb")
     )

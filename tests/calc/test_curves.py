@@ -13,7 +13,12 @@ from calc.substitution import STEP_FORMULAS, formulas_of, symbols_of
 from presets import models
 from presets.resolve import resolve
 
-TEXTBOOK_13B = {"model": "textbook-13b", "gpu": "a100-textbook", "kv_bytes_per_gpu": 50e9}
+TEXTBOOK_13B = {
+    "model": "textbook-13b",
+    "gpu": "a100-textbook",
+    "kv_bytes_per_gpu": 50e9,
+    "fidelity": "textbook",
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,7 @@ def test_batch_curve_passes_through_the_worked_steps(textbook_13b):
 
 
 def test_batch_curve_says_why_there_is_none():
-    short = answer(resolve(Scenario(model="textbook-13b", gpu="rtx-4060", tp=1)))
+    short = answer(resolve(Scenario(model="textbook-13b", gpu="rtx-4060", tp=1, fidelity="textbook")))
     with pytest.raises(InputError, match="nothing serves"):
         batch_curve(short, "textbook")
 

@@ -10,7 +10,7 @@ from calc.proof import prove
 from calc.scenario import Scenario
 from presets import accelerators, models
 
-TEXTBOOK = Scenario(model="textbook-13b", gpu="a100-textbook", kv_bytes_per_gpu=50e9)
+TEXTBOOK = Scenario(model="textbook-13b", gpu="a100-textbook", kv_bytes_per_gpu=50e9, fidelity="textbook")
 
 
 def ask(scenario):

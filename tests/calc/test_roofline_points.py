@@ -84,6 +84,8 @@ def test_ridges_are_the_worked_ones(llama):
 
 
 def test_the_share_of_one_sequence_is_the_worked_one():
-    found = roofline_of(answer(resolve(Scenario(gpu="a100-textbook", kv_bytes_per_gpu=50e9))))
+    found = roofline_of(
+        answer(resolve(Scenario(gpu="a100-textbook", kv_bytes_per_gpu=50e9, fidelity="textbook")))
+    )
     assert found.alone_share == pytest.approx(0.00654, rel=0.02)  # worked case decode-share-of-peak-a100
     assert np.all(np.diff([p.seconds for p in found.decode_trail]) > 0)
