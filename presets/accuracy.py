@@ -16,6 +16,7 @@ import numpy as np
 
 from calc.memory.kv import sequence_bytes
 from calc.model import ModelSpec
+from calc.provenance import Estimate
 from calc.quantization import weight_bytes
 from calc.step import StepModel
 from presets import accelerators, measurements, models, profiles
@@ -114,10 +115,14 @@ def _serving() -> Iterable[Comparison]:
             output_tokens=np.array([m.output_tokens for m in rows]),
             concurrency=np.array([m.concurrency for m in rows]),
         )
+        burst_s = float(held_out()["burst share"]) * np.array(
+            [(m.concurrency - 1) / 2 if m.source == VENDOR else 0.0 for m in rows]
+        )
+        first_token = point.ttft_s.plus(Estimate.exactly(burst_s * point.prefill_s))
         for index, m in enumerate(rows):
             for quantity, estimate, measured in (
                 ("TPOT", point.tpot_s, m.tpot_s),
-                ("TTFT", point.ttft_s, m.ttft_s),
+                ("TTFT", first_token, m.ttft_s),
             ):
                 yield Comparison(
                     id=f"serving-{m.row}-{quantity.lower()}",
@@ -138,6 +143,8 @@ def _serving() -> Iterable[Comparison]:
                 )
 
 
+VENDOR: Final = "vendor"
+"""Runs that start all requests together: a mean request waits for a share of the other users' prompts."""
 LIGHT_LOAD: Final = 8  # users up to which a first token is the engine's own work rather than a queue
 
 
@@ -213,24 +220,22 @@ def _predicted(
 def _most_tokens_per_s(
     point: PointMeasurement, spec: ModelSpec, model: StepModel
 ) -> tuple[float, float, float]:
-    """Output tokens/s of all GPUs at the best batch that memory holds, replicas side by side."""
+    """Output tokens/s of all GPUs at the best batch that memory holds at the mean length, replicas side by side."""
     layout, device = point.layout, model.accelerator
     replicas = max(1, round(point.gpus / layout.gpus_per_replica))
     room = USABLE_MEMORY_SHARE * float(device.memory_label_bytes or 0) * layout.gpus_per_replica
     room -= weight_bytes(spec, point.quantization).stored
-    one = sequence_bytes(spec, round(point.prompt_tokens + point.output_tokens), kv_dtype=point.kv_dtype)
+    mean_tokens = round(point.prompt_tokens + point.output_tokens / 2)
+    one = sequence_bytes(spec, mean_tokens, kv_dtype=point.kv_dtype)
     most = float(np.clip(room / max(one, 1), 1, MOST_SEQUENCES))
-    served = model.serving(
+    steady = model.steady_tokens_per_s(
         input_tokens=point.prompt_tokens,
         output_tokens=point.output_tokens,
-        concurrency=np.unique(np.rint(np.geomspace(1, most, 24))),
-    ).tokens_per_s
-    best = int(np.argmax(served.best))
-    return (
-        replicas * float(served.low[best]),
-        replicas * float(served.best[best]),
-        replicas * float(served.high[best]),
+        batch=np.unique(np.rint(np.geomspace(1, most, 24))),
     )
+    best = int(np.argmax(steady.best))
+    low, middle, high = (float(end[best]) for end in (steady.low, steady.best, steady.high))
+    return replicas * low, replicas * middle, replicas * high
 
 
 def held_out() -> Mapping[str, Any]:

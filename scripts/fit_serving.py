@@ -139,6 +139,7 @@ class Row:
     concurrency: float
     ttft_s: float
     tpot_s: float
+    together: bool
 
 
 def rows_of(measured: Sequence[ServingMeasurement], spec_of: Callable[[str], object]) -> list[Row]:
@@ -162,6 +163,7 @@ def rows_of(measured: Sequence[ServingMeasurement], spec_of: Callable[[str], obj
                 concurrency=m.concurrency / m.layout.attention_dp,
                 ttft_s=m.ttft_s,
                 tpot_s=m.tpot_s,
+                together=m.source == "vendor",
             )
         )
     return out
@@ -262,6 +264,7 @@ class Fit:
         self.users = np.array([row.concurrency for row in rows])
         self.tpot = np.array([row.tpot_s for row in rows])
         self.ttft = np.array([row.ttft_s for row in rows])
+        self.together = np.array([row.together for row in rows], dtype=float)
         self.klass = np.array([row.klass for row in rows])
         combos = sorted({(row.accelerator, row.engine, row.old) for row in rows})
         self.combos = combos

@@ -2,17 +2,8 @@
 
 from calc.operators.compiled import compile_operators
 from calc.operators.forward import ForwardPass
-from calc.operators.table import (
-    COLLECTIVES,
-    FEATURES,
-    KINDS,
-    Driver,
-    Kind,
-    Operator,
-    Operators,
-    OperatorTable,
-    Reads,
-)
+from calc.operators.rows import COLLECTIVES, FEATURES, KINDS, Driver, Kind, Operator, Reads
+from calc.operators.table import Operators, OperatorTable
 
 __all__ = [
     "COLLECTIVES",

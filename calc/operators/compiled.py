@@ -20,15 +20,11 @@ from calc.model import (
     Sublayer,
     Weight,
 )
+from calc.operators.rows import FEATURES, Driver, Kind, Operator
 from calc.operators.sharding import Degrees, rank_share
-from calc.operators.sublayers import (
-    ACTIVATION_BYTES,
-    LOGIT_BYTES,
-    Surroundings,
-    is_matrix,
-    sublayer_operators,
-)
-from calc.operators.table import FEATURES, Driver, Kind, Operator, Operators
+from calc.operators.sublayers import sublayer_operators
+from calc.operators.surroundings import ACTIVATION_BYTES, LOGIT_BYTES, Surroundings, is_matrix
+from calc.operators.table import Operators
 from calc.quantization import FORMATS, KV_FORMATS, StoredFormat, format_after
 
 ENCODERS = (Role.ENCODER, Role.VISION, Role.AUDIO)

@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 from calc.accelerator import Accelerator
 from calc.errors import InputError
 from calc.layout import Layout
+from calc.memory.kv import sequence_bytes
 from calc.model import ModelSpec
 from calc.operators import ForwardPass, Operators, compile_operators
 from calc.profile import Evidence, Profile, Schedule
 from calc.provenance import Estimate, Provenance
 from calc.roofline import Bound
-from calc.step.links import datasheet_links, profile_links
+from calc.step.links import NODE_LINK_BYTES_PER_S, datasheet_links, profile_links
 from calc.step.rates import Rates, datasheet_rates, rate_table
-from calc.step.seconds import TERMS, PassSeconds, pass_seconds
+from calc.step.results import ServingPoint, StepEstimate
+from calc.step.seconds import TERMS, LinkSeconds, PassSeconds, pass_seconds
 from calc.step.serving import FirstToken, Interleaved, interleave
 from calc.step.spread import ranged, spread_factor
 
@@ -37,81 +39,6 @@ class Fidelity(StrEnum):
     EXPECTED = "expected"
 
 
-def _first(estimate: Estimate) -> dict[str, float]:
-    """The range of the first candidate."""
-    ends = (estimate.low, estimate.best, estimate.high)
-    return dict(zip(("low", "best", "high"), (float(np.atleast_1d(end)[0]) for end in ends), strict=True))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepEstimate:
-    """One forward pass. `total`: seconds; `terms`: the best estimate's seconds by cause; `bound`: what binds, per candidate.
-
-    `operators`: the table and the seconds of every row, all repetitions. `evidence`: on what the answer stands.
-    """
-
-    total: Estimate
-    terms: dict[str, Any]
-    bound: Any
-    operators: PassSeconds
-    evidence: Evidence
-
-    def as_json(self) -> dict[str, Any]:
-        """The first candidate's seconds, bound and terms, in the names of the command line's contract."""
-        return {
-            "s": _first(self.total),
-            "bound": str(np.atleast_1d(self.bound)[0]),
-            "terms": {name: float(np.atleast_1d(term)[0]) for name, term in self.terms.items()},
-        }
-
-    def rows(self, candidate: int = 0) -> list[dict[str, object]]:
-        """One candidate's operators as records, with seconds and share of the kernels' time."""
-        seconds = self.operators.operators[:, candidate]
-        whole = float(seconds.sum()) or 1.0
-        return [
-            {**row, "s": float(own), "share": float(own) / whole}
-            for row, own in zip(self.operators.table.rows(candidate), seconds, strict=True)
-        ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingPoint:
-    """What users of a replica feel at fixed concurrency.
-
-    `tpot_s`: (end to end - TTFT)/(n - 1), the gap between tokens. `tpot_with_first_s`: end to end over n, the other
-    definition. `state`: "stable", "near saturation" or "saturated" by the share of time that prompts take.
-    """
-
-    ttft_s: Estimate
-    tpot_s: Estimate
-    tpot_with_first_s: Estimate
-    e2e_s: Estimate
-    tokens_per_s: Estimate
-    tokens_per_s_per_gpu: Estimate
-    decoding: Any
-    prefill_share: Any
-    state: Any
-    decode: StepEstimate
-    evidence: Evidence
-
-    def as_json(self) -> dict[str, Any]:
-        """One candidate (the first) as a JSON record, in the names of the command line's contract."""
-        return {
-            "ttft_s": _first(self.ttft_s),
-            "tpot_s": _first(self.tpot_s),
-            "tpot_with_first_s": _first(self.tpot_with_first_s),
-            "e2e_s": _first(self.e2e_s),
-            "tokens_per_s": _first(self.tokens_per_s),
-            "tokens_per_s_per_gpu": _first(self.tokens_per_s_per_gpu),
-            "decoding": float(np.atleast_1d(self.decoding)[0]),
-            "prefill_share": float(np.atleast_1d(self.prefill_share)[0]),
-            "bound": self.decode.as_json()["bound"],
-            "terms": self.decode.as_json()["terms"],
-            "state": str(np.atleast_1d(self.state)[0]),
-            "evidence": str(self.evidence),
-        }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepModel:
     """A model on a layout of one accelerator under a profile: compiled once, asked often."""
@@ -123,6 +50,9 @@ class StepModel:
     fidelity: Fidelity
     operators: Operators
     factor: float
+    peak_rates: Rates
+    reached_rates: Rates
+    links: LinkSeconds
 
     @classmethod
     def of(
@@ -149,6 +79,7 @@ class StepModel:
             lora_rank=lora_rank,
             lora_adapters=lora_adapters,
         )
+        formats = operators.formats
         return cls(
             spec=spec,
             accelerator=accelerator,
@@ -157,6 +88,9 @@ class StepModel:
             fidelity=Fidelity(fidelity),
             operators=operators,
             factor=spread_factor(spec, profile),
+            peak_rates=Rates.of(datasheet_rates(formats, accelerator), operators),
+            reached_rates=Rates.of(rate_table(formats, accelerator, profile), operators),
+            links=profile_links(accelerator, profile, nodes=layout.nodes),
         )
 
     @property
@@ -167,18 +101,13 @@ class StepModel:
     def roofline(self, step: ForwardPass) -> PassSeconds:
         """The pass with every peak reached."""
         table = self.operators.evaluate(step, routing_factor=self.routing)
-        rates = Rates.of(
-            datasheet_rates(self.operators.formats, self.accelerator, routing=self.routing), self.operators
-        )
-        return pass_seconds(table, rates, step, datasheet_links(self.accelerator), eager=False)
+        return pass_seconds(table, self.peak_rates, step, datasheet_links(self.accelerator), eager=False)
 
     def expected(self, step: ForwardPass, *, eager: bool) -> PassSeconds:
         """The pass under the profile, best estimate, calibration included."""
-        profile, calibration = self.profile, self.profile.calibration
+        calibration = self.profile.calibration
         table = self.operators.evaluate(step, routing_factor=self.routing)
-        rates = Rates.of(rate_table(self.operators.formats, self.accelerator, profile), self.operators)
-        links = profile_links(self.accelerator, profile, nodes=self.layout.nodes)
-        seconds = pass_seconds(table, rates, step, links, eager=eager)
+        seconds = pass_seconds(table, self.reached_rates, step, self.links, eager=eager)
         if not calibration.scalars:
             return seconds
         work = calibration.get("prefill_factor" if eager else "decode_factor")
@@ -269,6 +198,35 @@ class StepModel:
             transfer_s=transfer,
         )
 
+    def steady_tokens_per_s(self, *, input_tokens: float, output_tokens: float, batch: Any) -> Estimate:
+        """Output tokens/s of a replica whose `batch` slots are never empty: offline work, no server between.
+
+        While its slots make `output_tokens` steps, each of them takes one new prompt in; as many prompts share a step as its
+        token budget holds.
+        """
+        users = np.asarray(batch, dtype=float) / (self.layout.attention_dp * self.layout.dp * self.layout.pp)
+        budget = float(self.profile.engine.chunk_tokens)
+        together = np.minimum(np.maximum(1.0, budget // input_tokens), np.maximum(users, 1.0))
+        chunk = min(float(input_tokens), budget)
+        prefix = (float(input_tokens) - chunk) / 2.0
+        context = float(input_tokens) + float(output_tokens) / 2.0
+        alone = self.profile.engine.schedule is not Schedule.MIXED
+        decode_s = self._best(ForwardPass.decode(users, context))
+        mixed_s = self._best(
+            ForwardPass(
+                decode_sequences=np.zeros_like(users) if alone else users,
+                decode_context=context,
+                prefill_tokens=chunk * together,
+                prefill_sequences=together,
+                prefix_tokens=prefix,
+            )
+        )
+        extra_s = (mixed_s if alone else mixed_s - decode_s) / together * (float(input_tokens) / chunk)
+        cycle_s = output_tokens * decode_s + users * extra_s
+        factor = 1.0 if self.fidelity is Fidelity.ROOFLINE else self.factor
+        best = np.asarray(batch, dtype=float) * output_tokens / cycle_s
+        return Estimate(low=best / factor, best=best, high=best * factor, provenance=self.profile.provenance)
+
     def _point(
         self, found: Interleaved, *, context: Any, output_tokens: Array, users: Array, transfer_s: Any
     ) -> ServingPoint:
@@ -298,6 +256,7 @@ class StepModel:
             tokens_per_s=rate,
             tokens_per_s_per_gpu=rate.scaled(1.0 / self.layout.gpus_per_replica),
             decoding=found.decoding,
+            prefill_s=found.prefill_s,
             prefill_share=busy,
             state=np.where(busy > SATURATED, "saturated", np.where(busy > NEAR, "near saturation", "stable")),
             decode=decode,
@@ -306,9 +265,6 @@ class StepModel:
 
     def kv_transfer_s(self, tokens: Any, *, overlapped: bool = False) -> Any:
         """Seconds to send a prompt's cache from a prefill to a decode replica; overlapped: only the last layer's is seen."""
-        from calc.memory.kv import sequence_bytes
-        from calc.step.links import NODE_LINK_BYTES_PER_S
-
         sizes = np.array([sequence_bytes(self.spec, round(float(t))) for t in np.atleast_1d(tokens)])
         ranks = self.layout.tp
         serial = sizes / (ranks * NODE_LINK_BYTES_PER_S)

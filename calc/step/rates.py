@@ -85,7 +85,6 @@ class RateTable:
     step_s: Any
     step_sequence_s: Any
     eager_layer_s: Any
-    routing: Any
     indexed_prompts: Any
     exponent: float
 
@@ -155,18 +154,13 @@ def rate_table(formats: Sequence[str], accelerator: Accelerator, profile: Profil
         step_s=number("step_s"),
         step_sequence_s=number("sequence_s"),
         eager_layer_s=number("eager_layer_s"),
-        routing=number("experts.routing"),
         indexed_prompts=number("layer.indexer_prefill"),
         exponent=profile.exponent,
     )
 
 
-def datasheet_rates(formats: Sequence[str], accelerator: Accelerator, *, routing: float = 1.0) -> RateTable:
-    """Rates of the roofline: every peak is reached and nothing costs fixed time.
-
-    `routing`: the share of distinct experts that traffic touches, so that the roofline bounds the expected time of the
-    same traffic.
-    """
+def datasheet_rates(formats: Sequence[str], accelerator: Accelerator) -> RateTable:
+    """Rates of the roofline: every peak is reached and nothing costs fixed time."""
     shape = (len(KINDS), len(formats))
     compute = np.full(shape, accelerator.flop_per_s_16bit.flop_per_s)
     for column, name in enumerate(formats):
@@ -183,7 +177,6 @@ def datasheet_rates(formats: Sequence[str], accelerator: Accelerator, *, routing
         step_s=0.0,
         step_sequence_s=0.0,
         eager_layer_s=0.0,
-        routing=routing,
         indexed_prompts=1.0,
         exponent=inf,
     )

@@ -24,6 +24,7 @@ class Interleaved:
     decoding: Any
     tpot_s: Any
     ttft_s: Any
+    prefill_s: Any
     prefill_share: Any
 
 
@@ -72,5 +73,6 @@ def interleave(
         decoding=np.maximum(concurrency * overlap, 1.0),
         tpot_s=decode / output_tokens,
         ttft_s=ttft,
+        prefill_s=prefill_s,
         prefill_share=busy,
     )

@@ -127,7 +127,7 @@ def load(
     device = accelerators.load(accelerator) if isinstance(accelerator, str) else accelerator
     family = family_of(device)
     known = devices()
-    found = known.get(family)
+    found = known.get(family) or known.get(PARENTS.get(family, family))
     if found is None:
         found = replace(known[FALLBACK_FAMILY], family=family or device.arch, accelerators=())
     chosen = _engine(engine, family, engine_version)
@@ -151,8 +151,8 @@ def _engine(engine: str, family: str, version: str) -> EngineProfile:
         return _engine(SAME_ENGINE[engine], family, "")
     if not candidates:
         raise InputError("engine", engine, f"engines with a profile are {', '.join(engine_names())}")
-    near = (family, PARENTS.get(family, family))
-    on_family = [profile for profile in candidates if set(near) & set(profile.families)]
+    on_family = [profile for profile in candidates if family in profile.families]
+    on_family = on_family or [p for p in candidates if PARENTS.get(family, family) in p.families]
     on_family = on_family or [profile for profile in candidates if not profile.families] or candidates
     versioned = [profile for profile in on_family if profile.version and version.startswith(profile.version)]
     current = [profile for profile in on_family if not profile.version]
@@ -171,7 +171,7 @@ def _evidence(
         return Evidence.SAME_MODEL_AND_GPU
     if family in engine.families:
         return Evidence.SAME_FAMILY
-    known = devices().get(family)
+    known = devices().get(family) or devices().get(PARENTS.get(family, family))
     return Evidence.RELATED if known is not None and known.accelerators else Evidence.DATASHEET
 
 

@@ -135,3 +135,15 @@ def test_layers_on_the_host_cost_what_the_host_reads():
     assert times[1] - times[0] > 0.5 * 8 * layer_bytes / bandwidth
     with pytest.raises(InputError, match="gpu_layers"):
         offloaded_step(on_gpu, on_host, step, gpu_layers=33)
+
+
+def test_offline_throughput_is_that_of_slots_that_are_never_empty():
+    model = StepModel.of(SPEC, H100, Layout(tp=4), profiles.load(H100, "vllm"), quantization="fp8")
+    batch = np.array([1.0, 32.0, 256.0])
+    decode = model.step(ForwardPass.decode(batch, 1.0 + 500.0)).total.best
+    free = model.steady_tokens_per_s(input_tokens=1, output_tokens=1000, batch=batch).best
+    assert free == pytest.approx(batch / decode, rel=0.1)
+    long = model.steady_tokens_per_s(input_tokens=4000, output_tokens=1000, batch=batch).best
+    assert np.all(long < free)
+    served = model.serving(input_tokens=4000.0, output_tokens=1000.0, concurrency=batch).tokens_per_s.best
+    assert np.all(served <= long * 1.02)

@@ -1,0 +1,81 @@
+"""Operators of feed-forward layers: dense ones, mixtures of experts, and the exchange of tokens between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from calc.model import Mlp, Moe, Part, Split
+from calc.operators.rows import Kind, Operator
+from calc.operators.surroundings import ACTIVATION_BYTES, Surroundings
+
+
+def mlp_operators(mlp: Mlp, around: Surroundings) -> Iterator[Operator]:
+    ranks = around.degrees.dense
+    outward = [w for w in mlp.weights if w.split is Split.ROW]
+    inward = [w for w in mlp.weights if w not in outward]
+    yield from around.gemm("gate and up projection" if mlp.gated else "up projection", inward, ranks=ranks)
+    yield around.elementwise("activation", 1.5 * mlp.intermediate / ranks)
+    yield from around.gemm("down projection", outward, ranks=ranks)
+    yield from around.all_reduce("feed-forward all-reduce", ranks)
+
+
+def moe_operators(moe: Moe, around: Surroundings) -> Iterator[Operator]:
+    """Router, routed experts as two grouped GEMMs, shared experts beside them, and the exchange of tokens."""
+    degrees = around.degrees
+    router = [w for w in moe.weights if w.part is Part.ROUTER]
+    shared = [w for w in moe.weights if w.part is Part.SHARED_EXPERTS]
+    routed = [w for w in moe.weights if w.part is Part.EXPERTS and len(w.shape) >= 2]
+    yield from around.gemm("router", router, ranks=1)
+    yield from _exchange("expert dispatch", moe, around, element_bytes=DISPATCH_BYTES)
+    elements = sum(w.elements for w in routed)
+    yield around.operator(
+        "experts",
+        Kind.EXPERTS,
+        format=around.format_of(max(routed, key=lambda w: w.elements)) if routed else "bf16",
+        weight_bytes=sum(around.stored_bytes(w) for w in routed) / degrees.experts,
+        flop_per_token=2.0 * elements * moe.top_k / moe.n_experts / degrees.experts,
+        activation_bytes_per_token=ACTIVATION_BYTES
+        * moe.top_k
+        / degrees.experts
+        * (2.0 * around.width * degrees.experts / degrees.expert_parallel + 3.0 * moe.expert_intermediate),
+        n_experts=float(moe.n_experts),
+        top_k=float(moe.top_k),
+        token_ranks=float(degrees.token_ranks),
+        kernels=2.0,  # two grouped GEMMs; sorting and summing is part of the layer's own time in a profile
+    )
+    outward = [w for w in shared if w.split is Split.ROW]
+    inward = [w for w in shared if w not in outward]
+    yield from around.gemm("shared experts up projection", inward, ranks=degrees.dense)
+    yield from around.gemm("shared experts down projection", outward, ranks=degrees.dense)
+    yield from _exchange("expert combine", moe, around, element_bytes=ACTIVATION_BYTES)
+    if degrees.token_ranks == 1:
+        yield from around.all_reduce("feed-forward all-reduce", degrees.experts)
+
+
+DISPATCH_BYTES = 1.0  # wide expert parallelism sends tokens in fp8 and gets sums back in 16 bits
+
+
+def _exchange(name: str, moe: Moe, around: Surroundings, *, element_bytes: float) -> Iterator[Operator]:
+    """Tokens of several attention ranks meeting in one expert layer.
+
+    Within a node engines gather all tokens and scatter the sums; across nodes each token goes to the ranks of its experts.
+    """
+    degrees = around.degrees
+    if degrees.token_ranks == 1:
+        return
+    if degrees.nodes > 1:
+        copies = min(moe.top_k, degrees.expert_parallel)
+        yield around.operator(
+            name,
+            Kind.ALL_TO_ALL,
+            ranks=degrees.experts,
+            message_bytes_per_token=element_bytes * around.width * copies,
+        )
+        return
+    yield around.operator(
+        name,
+        Kind.ALL_GATHER if name.endswith("dispatch") else Kind.REDUCE_SCATTER,
+        ranks=degrees.experts,
+        message_bytes_per_token=ACTIVATION_BYTES * around.width,
+        token_ranks=float(degrees.token_ranks),
+    )

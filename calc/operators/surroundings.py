@@ -1,0 +1,91 @@
+"""What a sublayer's operators need to know around them, and the rows that all sublayers share: GEMM, element-wise, all-reduce."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from calc.model import Split, Weight
+from calc.operators.rows import Driver, Kind, Operator
+from calc.operators.sharding import Degrees, rank_share
+from calc.quantization import FORMATS
+
+ACTIVATION_BYTES = 2.0  # engines keep activations in 16 bits between operators
+LOGIT_BYTES = 4.0  # sampling works on fp32 logits
+ELEMENTWISE_PASSES = 2.0  # a norm or a gate reads its input once and writes its output once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a sublayer's operators need to know of the model and layout around it."""
+
+    group: str
+    count: float
+    width: int
+    degrees: Degrees
+    format_of: Callable[[Weight], str]
+    kv_element_bytes: float
+    driver: Driver = Driver.TOKENS
+    causal_cache: bool = True  # a decoder; encoders and towers keep no cache
+
+    def operator(self, name: str, kind: Kind, **values: object) -> Operator:
+        """A row of this block."""
+        defaults: dict[str, object] = {"driver": self.driver}
+        return Operator(name=name, group=self.group, kind=kind, count=self.count, **{**defaults, **values})  # type: ignore[arg-type]
+
+    def stored_bytes(self, weight: Weight) -> float:
+        """Bytes of a weight in the format that it is served in."""
+        return float(FORMATS[self.format_of(weight)].tensor_bytes(weight.shape))
+
+    def gemm(
+        self,
+        name: str,
+        weights: Iterable[Weight],
+        *,
+        ranks: int,
+        n_kv_heads: int = 1,
+        driver: Driver | None = None,
+    ) -> Iterator[Operator]:
+        """One fused GEMM over matrices that read the same input; nothing where there are none."""
+        matrices = [w for w in weights if is_matrix(w)]
+        if not matrices:
+            return
+        share = {id(w): rank_share(w, ranks=ranks, n_kv_heads=n_kv_heads) for w in matrices}
+        elements = sum(w.elements * share[id(w)] for w in matrices)
+        inputs = max(w.shape[-1] * (1.0 / ranks if w.split is Split.ROW else 1.0) for w in matrices)
+        yield self.operator(
+            name,
+            Kind.GEMM,
+            format=self.format_of(max(matrices, key=lambda w: w.elements)),
+            driver=self.driver if driver is None else driver,
+            weight_bytes=sum(self.stored_bytes(w) * share[id(w)] for w in matrices),
+            flop_per_token=2.0 * elements,
+            activation_bytes_per_token=ACTIVATION_BYTES * (inputs + elements / max(inputs, 1.0)),
+        )
+
+    def elementwise(self, name: str, elements: float, *, driver: Driver | None = None) -> Operator:
+        """An operator that reads and writes `elements` per token."""
+        return self.operator(
+            name,
+            Kind.ELEMENTWISE,
+            driver=self.driver if driver is None else driver,
+            activation_bytes_per_token=ACTIVATION_BYTES * ELEMENTWISE_PASSES * elements,
+        )
+
+    def all_reduce(self, name: str, ranks: int) -> Iterator[Operator]:
+        """Sum of the ranks' partial outputs, one width per token."""
+        if ranks > 1:
+            yield self.operator(
+                name,
+                Kind.ALL_REDUCE,
+                ranks=ranks,
+                message_bytes_per_token=ACTIVATION_BYTES * self.width,
+            )
+
+
+LONGEST_KERNEL = 8  # depthwise convolutions of mixers reach over at most this many tokens
+
+
+def is_matrix(weight: Weight) -> bool:
+    """Whether a weight takes part in a matrix product (not a bias, a norm, or a depthwise convolution)."""
+    return len(weight.shape) >= 2 and weight.shape[-1] > LONGEST_KERNEL

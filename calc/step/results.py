@@ -1,0 +1,89 @@
+"""What the step model answers: `StepEstimate` for one pass, `ServingPoint` for a replica at fixed concurrency."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calc.profile import Evidence
+from calc.provenance import Estimate
+from calc.step.seconds import PassSeconds
+
+
+def _first(estimate: Estimate) -> dict[str, float]:
+    """The range of the first candidate."""
+    ends = (estimate.low, estimate.best, estimate.high)
+    return dict(zip(("low", "best", "high"), (float(np.atleast_1d(end)[0]) for end in ends), strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEstimate:
+    """One forward pass. `total`: seconds; `terms`: the best estimate's seconds by cause; `bound`: what binds, per candidate.
+
+    `operators`: the table and the seconds of every row, all repetitions. `evidence`: on what the answer stands.
+    """
+
+    total: Estimate
+    terms: dict[str, Any]
+    bound: Any
+    operators: PassSeconds
+    evidence: Evidence
+
+    def as_json(self) -> dict[str, Any]:
+        """The first candidate's seconds, bound and terms, in the names of the command line's contract."""
+        return {
+            "s": _first(self.total),
+            "bound": str(np.atleast_1d(self.bound)[0]),
+            "terms": {name: float(np.atleast_1d(term)[0]) for name, term in self.terms.items()},
+        }
+
+    def rows(self, candidate: int = 0) -> list[dict[str, object]]:
+        """One candidate's operators as records, with seconds and share of the kernels' time."""
+        seconds = self.operators.operators[:, candidate]
+        whole = float(seconds.sum()) or 1.0
+        return [
+            {**row, "s": float(own), "share": float(own) / whole}
+            for row, own in zip(self.operators.table.rows(candidate), seconds, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingPoint:
+    """What users of a replica feel at fixed concurrency.
+
+    `tpot_s`: (end to end - TTFT)/(n - 1), the gap between tokens. `tpot_with_first_s`: end to end over n, the other
+    definition. `prefill_s`: one prompt from start to end, once it runs. `state`: "stable", "near saturation" or
+    "saturated" by the share of time that prompts take.
+    """
+
+    ttft_s: Estimate
+    tpot_s: Estimate
+    tpot_with_first_s: Estimate
+    e2e_s: Estimate
+    tokens_per_s: Estimate
+    tokens_per_s_per_gpu: Estimate
+    decoding: Any
+    prefill_s: Any
+    prefill_share: Any
+    state: Any
+    decode: StepEstimate
+    evidence: Evidence
+
+    def as_json(self) -> dict[str, Any]:
+        """One candidate (the first) as a JSON record, in the names of the command line's contract."""
+        return {
+            "ttft_s": _first(self.ttft_s),
+            "tpot_s": _first(self.tpot_s),
+            "tpot_with_first_s": _first(self.tpot_with_first_s),
+            "e2e_s": _first(self.e2e_s),
+            "tokens_per_s": _first(self.tokens_per_s),
+            "tokens_per_s_per_gpu": _first(self.tokens_per_s_per_gpu),
+            "decoding": float(np.atleast_1d(self.decoding)[0]),
+            "prefill_share": float(np.atleast_1d(self.prefill_share)[0]),
+            "bound": self.decode.as_json()["bound"],
+            "terms": self.decode.as_json()["terms"],
+            "state": str(np.atleast_1d(self.state)[0]),
+            "evidence": str(self.evidence),
+        }
