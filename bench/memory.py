@@ -30,4 +30,6 @@ def rows():
             yield f"one ledger, vllm, {name}", 1e3 * seconds, "ms"
     refused = median_s(lambda: ledger(large, small, Layout(), EngineSettings()), repeats=11)
     yield "a refusal with its three nearest changes", 1e3 * refused, "ms"
+    plain = median_s(lambda: ledger(large, small, Layout(), EngineSettings(), nearest=False), repeats=51)
+    yield "a refusal without them", 1e3 * plain, "ms"
     yield "a pasted log of 2,000 lines", 1e3 * median_s(lambda: read_log(LOG), repeats=11), "ms"

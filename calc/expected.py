@@ -109,9 +109,9 @@ def memory_of(
 ) -> tuple[MemoryStep, Ledger, int]:
     """Step 1 by the engine's rules: the ledger at the length limit, and the sequences of mean length that fit."""
     chosen = engine_settings(scenario, max_model_len=length_limit(scenario, spec))
-    found = ledger(spec, accelerator, layout, chosen)
+    found = ledger(spec, accelerator, layout, chosen, nearest=False)
     kept = max(1, round(scenario.input_tokens + scenario.output_tokens))
-    mean = ledger(spec, accelerator, layout, replace(chosen, max_model_len=kept))
+    mean = ledger(spec, accelerator, layout, replace(chosen, max_model_len=kept), nearest=False)
     fit = int(mean.kv.max_concurrency) * layout.dp if mean.kv.available_bytes > 0 else 0
     rank = found.tightest
     weights = rank.bytes_of(LineKind.WEIGHTS)

@@ -135,7 +135,7 @@ def what_breaks_first(
 
     def at(tokens: int, batched: int | None) -> tuple[float, float]:
         chosen = replace(settings, max_model_len=tokens, max_batched_tokens=batched)
-        kv = ledger(spec, accelerator, layout, chosen).kv
+        kv = ledger(spec, accelerator, layout, chosen, nearest=False).kv
         return float(kv.needed_bytes), kv.available_bytes
 
     per_sequence, available = at(context_tokens, settings.max_batched_tokens)
@@ -254,7 +254,7 @@ def engine_pools(
     found = []
     for engine, version in COMPARED_VERSIONS:
         chosen = replace(settings, engine=engine, version=version, memory_utilization=None)
-        result = ledger(spec, accelerator, layout, chosen)
+        result = ledger(spec, accelerator, layout, chosen, nearest=False)
         found.append(
             EnginePool(
                 engine=engine,

@@ -6,11 +6,12 @@ from calc.accelerator import Accelerator
 from calc.engine import Engine, engine_named
 from calc.layout import Layout
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
-from calc.memory.engines.llama_cpp import llama_cpp_ledger
+from calc.memory.engines.llama_cpp import llama_cpp_memory, llama_cpp_message, ollama_memory
+from calc.memory.engines.nearest import with_verdict
 from calc.memory.engines.settings import EngineSettings
-from calc.memory.engines.sglang import sglang_ledger
-from calc.memory.engines.tensorrt_llm import tensorrt_llm_ledger
-from calc.memory.engines.vllm import vllm_ledger
+from calc.memory.engines.sglang import sglang_memory, sglang_message
+from calc.memory.engines.tensorrt_llm import tensorrt_llm_memory, tensorrt_llm_message
+from calc.memory.engines.vllm import vllm_memory, vllm_message
 from calc.model import ModelSpec
 
 __all__ = [
@@ -25,15 +26,36 @@ __all__ = [
     "ledger",
 ]
 
-LEDGERS = {
-    Engine.VLLM: vllm_ledger,
-    Engine.SGLANG: sglang_ledger,
-    Engine.TENSORRT_LLM: tensorrt_llm_ledger,
-    Engine.LLAMA_CPP: llama_cpp_ledger,
-    Engine.OLLAMA: llama_cpp_ledger,
+RULES = {
+    Engine.VLLM: (vllm_memory, vllm_message),
+    Engine.SGLANG: (sglang_memory, sglang_message),
+    Engine.TENSORRT_LLM: (tensorrt_llm_memory, tensorrt_llm_message),
+    Engine.LLAMA_CPP: (llama_cpp_memory, llama_cpp_message),
+    Engine.OLLAMA: (ollama_memory, llama_cpp_message),
 }
 
 
-def ledger(spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings) -> Ledger:
-    """Memory of every GPU of one replica, its KV pool, and the verdict, by the rules of `settings.engine`."""
-    return LEDGERS[settings.engine](spec, accelerator, layout, settings)
+def ledger(
+    spec: ModelSpec,
+    accelerator: Accelerator,
+    layout: Layout,
+    settings: EngineSettings,
+    *,
+    nearest: bool = True,
+) -> Ledger:
+    """Memory of every GPU of one replica, its KV pool, and the verdict, by the rules of `settings.engine`.
+
+    `nearest=False` leaves out the nearest changes of a refusal: some dozens of further ledgers that a search over many
+    candidates does not need.
+    """
+    memory_of, message = RULES[settings.engine]
+    return with_verdict(
+        memory_of(spec, accelerator, layout, settings),
+        spec=spec,
+        accelerator=accelerator,
+        layout=layout,
+        settings=settings,
+        memory_of=memory_of,
+        message=message,
+        nearest=nearest,
+    )

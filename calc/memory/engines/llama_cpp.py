@@ -18,7 +18,7 @@ from calc.memory.engines.estimates import device_total, fitted, logical_bytes_pe
 from calc.memory.engines.kv_formats import EngineKvFormat, engine_kv_format
 from calc.memory.engines.kv_groups import ceil_div
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
-from calc.memory.engines.nearest import fits, with_verdict
+from calc.memory.engines.nearest import fits
 from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape, shape_of
 from calc.model import Attention, Block, LatentAttention, Mixer, ModelSpec, Role, Weight
@@ -77,22 +77,13 @@ class LlamaStart:
     assumptions: tuple[str, ...]
 
 
-def llama_cpp_ledger(
+def ollama_memory(
     spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
 ) -> Ledger:
-    """The ledger under llama.cpp; under Ollama, which moves layers to the CPU until the rest fits, the same after that."""
-    if settings.engine is Engine.OLLAMA and settings.gpu_layers is None:
+    """The ledger under Ollama, which moves layers to the CPU until the rest fits, and is llama.cpp after that."""
+    if settings.gpu_layers is None:
         settings = replace(settings, gpu_layers=fitting_layers(spec, accelerator, layout, settings))
-    ledger = llama_cpp_memory(spec, accelerator, layout, settings)
-    return with_verdict(
-        ledger,
-        spec=spec,
-        accelerator=accelerator,
-        layout=layout,
-        settings=settings,
-        memory_of=llama_cpp_memory,
-        message=llama_cpp_message,
-    )
+    return llama_cpp_memory(spec, accelerator, layout, settings)
 
 
 def llama_cpp_message(ledger: Ledger) -> str:

@@ -42,23 +42,16 @@ def with_verdict(
     settings: EngineSettings,
     memory_of: MemoryOf,
     message: Callable[[Ledger], str],
+    nearest: bool = True,
 ) -> Ledger:
-    """The ledger with its verdict; a failing one with the engine's message and the nearest changes."""
+    """The ledger with its verdict; a failing one with the engine's message and, if asked for, the nearest changes."""
     if fits(ledger):
         return replace(ledger, verdict=Verdict(fits=True))
     found: list[Change] = []
-    kinds: set[frozenset[str]] = set()
-    for step in _candidates(spec, layout, settings, ledger):
-        kind = frozenset(name for name, _ in step.named)
-        if kind in kinds or any(known < kind for known in kinds):
-            continue
-        if fits(memory_of(spec, accelerator, step.layout, step.settings)):
-            kinds.add(kind)
-            found.append(Change(text=step.text, settings=step.named))
-        if len(found) == OFFERED:
-            break
-    if len(found) < OFFERED:
-        found.append(_larger_card(ledger, settings))
+    if nearest:
+        found = nearest_changes(
+            ledger, spec=spec, accelerator=accelerator, layout=layout, settings=settings, memory_of=memory_of
+        )
     rank = ledger.tightest
     # A pool that is handed over has no weights beside it.
     weights_alone = settings.available_kv_bytes is None and (
@@ -76,6 +69,30 @@ def with_verdict(
             nearest=tuple(found),
         ),
     )
+
+
+def nearest_changes(
+    ledger: Ledger,
+    *,
+    spec: ModelSpec,
+    accelerator: Accelerator,
+    layout: Layout,
+    settings: EngineSettings,
+    memory_of: MemoryOf,
+) -> list[Change]:
+    """Up to three changes of different kinds that make it start, and the card to look for where there are fewer."""
+    found: list[Change] = []
+    kinds: set[frozenset[str]] = set()
+    for step in _candidates(spec, layout, settings, ledger):
+        kind = frozenset(name for name, _ in step.named)
+        if kind in kinds or any(known < kind for known in kinds):
+            continue
+        if fits(memory_of(spec, accelerator, step.layout, step.settings)):
+            kinds.add(kind)
+            found.append(Change(text=step.text, settings=step.named))
+        if len(found) == OFFERED:
+            return found
+    return [*found, _larger_card(ledger, settings)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from calc.memory.engines.kv_formats import EngineKvFormat, engine_kv_format
 from calc.memory.engines.kv_groups import CacheKind
 from calc.memory.engines.kv_layers import CacheRules, count_layers
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
-from calc.memory.engines.nearest import fits, with_verdict
+from calc.memory.engines.nearest import fits
 from calc.memory.engines.overheads import GRAPH_FIXED_BYTES, GRAPH_RANGE
 from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.sglang_defaults import CARD_DEFAULTS, default_static_fraction, sglang_version
@@ -55,21 +55,6 @@ HOST_BYTES = (4 * GIB, 8 * GIB, 12 * GIB)
 LOADING_BYTES = {1: (0.1, 0.13, 0.2), 2: (0.1, 0.6, 1.4), 4: (1.3, 1.45, 1.6)}
 GRAPH_BYTES_PER_SIZE = 27 * MIB  # 0.09 to 0.11 GiB for 4 sizes, 1.44 GiB for 52 sizes
 FALLBACK_LENGTH = 8192
-
-
-def sglang_ledger(
-    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
-) -> Ledger:
-    """The ledger of one replica under SGLang, with its pools and its verdict."""
-    return with_verdict(
-        sglang_memory(spec, accelerator, layout, settings),
-        spec=spec,
-        accelerator=accelerator,
-        layout=layout,
-        settings=settings,
-        memory_of=sglang_memory,
-        message=sglang_message,
-    )
 
 
 def sglang_message(ledger: Ledger) -> str:

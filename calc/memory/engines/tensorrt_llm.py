@@ -34,7 +34,7 @@ from calc.memory.engines.kv_groups import (
 )
 from calc.memory.engines.kv_layers import CacheRules, count_layers
 from calc.memory.engines.ledger import Ledger, Line, LineKind, RankLedger, numbers_of
-from calc.memory.engines.nearest import fits, with_verdict
+from calc.memory.engines.nearest import fits
 from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape, shape_of
 from calc.memory.engines.sharding import (
@@ -54,21 +54,6 @@ TOKENS_PER_BLOCK = 32
 CONTEXT_BYTES = (0.4 * GIB, 0.5 * GIB, 0.9 * GIB)  # CUDA context and libraries
 BUFFER_BYTES = (0.5 * GIB, 1.6 * GIB, 4.0 * GIB)  # execution context, runtime and decoder buffers
 FALLBACK_LENGTH = 8192
-
-
-def tensorrt_llm_ledger(
-    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
-) -> Ledger:
-    """The ledger of one replica under TensorRT-LLM, with its pool and its verdict."""
-    return with_verdict(
-        tensorrt_llm_memory(spec, accelerator, layout, settings),
-        spec=spec,
-        accelerator=accelerator,
-        layout=layout,
-        settings=settings,
-        memory_of=tensorrt_llm_memory,
-        message=tensorrt_llm_message,
-    )
 
 
 def tensorrt_llm_message(ledger: Ledger) -> str:

@@ -25,7 +25,7 @@ from calc.memory.engines.estimates import (
 )
 from calc.memory.engines.kv_groups import StagePool, pool_of, stage_block_bytes
 from calc.memory.engines.ledger import Ledger, Line, LineKind, RankLedger, numbers_of
-from calc.memory.engines.nearest import fits, with_verdict
+from calc.memory.engines.nearest import fits
 from calc.memory.engines.overheads import graph_estimate, non_torch
 from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape, shape_of
@@ -49,22 +49,6 @@ LEAST_CONTEXT_BYTES = 0.1 * GIB  # the smallest difference of free memory to tot
 CONTEXT_BYTES = 0.5 * GIB  # CUDA context, outside the engine's count
 # Experts that run in Triton's fused kernel, whose workspace stays allocated: 16-bit and block-fp8 weights.
 WORKSPACE_FORMATS = ("bf16", "fp16", "fp8-block", "fp8", "fp8-channel")
-
-
-def vllm_ledger(
-    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
-) -> Ledger:
-    """The ledger of one replica, tightest rank first, with its pool and its verdict."""
-    ledger = vllm_memory(spec, accelerator, layout, settings)
-    return with_verdict(
-        ledger,
-        spec=spec,
-        accelerator=accelerator,
-        layout=layout,
-        settings=settings,
-        memory_of=vllm_memory,
-        message=vllm_message,
-    )
 
 
 def vllm_message(ledger: Ledger) -> str:
