@@ -75,9 +75,8 @@ class Weight:
     part: Part
     split: Split = Split.REPLICATED
     stored: str = "bf16"
-    buffer: bool = (
-        False  # stored in the checkpoint, but not a parameter (router score corrections and the like)
-    )
+    tied: bool = False  # an embedding that serves as the output head as well
+    buffer: bool = False  # in the checkpoint, but no parameter (router score corrections and the like)
 
     @property
     def elements(self) -> int:

@@ -14,6 +14,7 @@ from math import prod
 from typing import Final
 
 from calc.errors import InputError
+from calc.gguf_mixtures import MEANS, MIXTURES, tensor_type, uniform
 from calc.model import ModelSpec, Part, Role, Weight
 from calc.parameters import APART, owned_weights
 
@@ -173,9 +174,22 @@ _GGUF: Final = tuple(
     for name, (elements, size) in _BLOCKS.items()
 )
 
+
+def _mean(name: str, less: str, more: str, share: float) -> StoredFormat:
+    """A tensor that has the larger ggml type in `share` of the layers and the smaller one in the others."""
+    (few, small), (many, large) = _BLOCKS[less], _BLOCKS[more]
+    bits = 8 * ((1 - share) * small / few + share * large / many)
+    return StoredFormat(name=name, bits=bits, source=_GGML)
+
+
+_MEANS: Final = tuple(_mean(name, *types) for name, types in MEANS.items())
+
 FORMATS: Final[dict[str, StoredFormat]] = {
-    form.name: form for form in (*_PLAIN, *_EIGHT_BIT, *_FOUR_BIT, *_GROUPED, *_GGUF)
+    form.name: form for form in (*_PLAIN, *_EIGHT_BIT, *_FOUR_BIT, *_GROUPED, *_GGUF, *_MEANS)
 }
+
+# What a model can be asked to be stored in: the formats, and llama.cpp's mixtures of them.
+WHAT_IF: Final = (*(name for name in FORMATS if name not in MEANS and name != "int32"), *MIXTURES)
 
 # What a cache element may be stored in: (elements of a block, bytes of a block).
 KV_FORMATS: Final[dict[str, tuple[int, int]]] = {
@@ -199,7 +213,7 @@ QUANTIZED_PARTS: Final = (Part.ATTENTION, Part.MIXER, Part.MLP, Part.EXPERTS, Pa
 def stored_format(name: str) -> StoredFormat:
     """The format called `name`; raises InputError for another one."""
     if name not in FORMATS:
-        raise InputError("format", name, f"known formats are {', '.join(FORMATS)}")
+        raise InputError("format", name, f"known formats are {', '.join(WHAT_IF)}")
     return FORMATS[name]
 
 
@@ -232,23 +246,26 @@ def weight_bytes(spec: ModelSpec, quantization: str | None = None) -> WeightByte
     a 16- or 32-bit format, and count as bf16 where the checkpoint quantises them. GGUF names change embeddings and
     head too. None: as published.
     """
-    if quantization is not None:
+    if quantization is not None and quantization not in MIXTURES:
         stored_format(quantization)
     return _summed(spec, quantization)
 
 
 def format_after(weight: Weight, role: Role, quantization: str) -> str:
     """The format of one tensor when the model is requantised to `quantization`."""
-    form = stored_format(quantization)
+    mixture = MIXTURES.get(quantization)
+    form = stored_format(quantization if mixture is None else mixture.main)
     plain = weight.stored if weight.stored in ("bf16", "fp16", "fp32") else "bf16"
     if form.bits >= 16:
         return quantization
     matrix = len(weight.shape) >= 2 and not weight.name.endswith(("conv1d", "conv"))
     if weight.part is Part.UNSTATED:
-        return quantization
+        return form.name
     if form.source == _GGML:
-        wide = (Part.EMBEDDING, Part.LM_HEAD)
-        return quantization if matrix and weight.part in (*QUANTIZED_PARTS, *wide) else plain
+        if not matrix or weight.part not in (*QUANTIZED_PARTS, Part.EMBEDDING, Part.LM_HEAD):
+            return plain
+        is_head = weight.part is Part.LM_HEAD or weight.tied
+        return tensor_type(mixture or uniform(quantization), weight.name, weight.shape[-1], is_head=is_head)
     text = role not in (Role.VISION, Role.AUDIO)
     return quantization if matrix and text and weight.part in QUANTIZED_PARTS else plain
 

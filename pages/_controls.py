@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from calc.quantization import FORMATS, KV_FORMATS
+from calc.quantization import KV_FORMATS, WHAT_IF
 from calc.scenario import URL_PARAMETERS, URL_UNITS, Engine, Fidelity, Scenario, Traffic, parse_value
 from calc.workload import LengthShape
 from presets import accelerators, models
@@ -43,7 +43,7 @@ class Control:
 
 
 def _formats() -> tuple[str, ...]:
-    return ("auto", *FORMATS)
+    return ("auto", *WHAT_IF)
 
 
 MODEL = (

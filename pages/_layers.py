@@ -13,7 +13,7 @@ from calc.quantization import stored_bytes, weight_bytes
 from calc.state_map import state_rows
 from calc.weight_check import check_weights
 
-COMPARED_FORMATS = ("bf16", "fp8", "int8", "int4-g128", "nvfp4", "q4_k")
+COMPARED_FORMATS = ("bf16", "fp8", "int8", "int4-g128", "nvfp4", "q4_k_m")
 
 
 def draw_layers(groups: tuple[LayerGroup, ...]) -> None:

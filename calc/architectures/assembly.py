@@ -150,7 +150,10 @@ def causal_lm(
         model_type=top.str("model_type", default=default_architecture),
         vocab_size=vocab,
         width=width,
-        embeddings=embedding(embedding_name, embedding_rows or vocab, head_width or width) + extra_embeddings,
+        embeddings=embedding(
+            embedding_name, embedding_rows or vocab, head_width or width, tied=tied and kind == LM
+        )
+        + extra_embeddings,
         lm_head=head,
         tied=tied and kind == LM,
         stacks=(decoder, *stacks),

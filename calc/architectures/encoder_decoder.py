@@ -46,7 +46,7 @@ def _spec(
         model_type=config.str("model_type"),
         vocab_size=vocab,
         width=width,
-        embeddings=embedding(name, vocab, width),
+        embeddings=embedding(name, vocab, width, tied=generates and tied),
         lm_head=lm_head("lm_head", vocab, width) if generates and not tied else (),
         tied=generates and tied,
         stacks=stacks,

@@ -41,9 +41,9 @@ def norms(width: int, *names: str, bias: bool = False) -> Weights:
     return tuple(weight for name in names for weight in norm(name, width, bias=bias))
 
 
-def embedding(name: str, vocab_size: int, width: int) -> Weights:
-    """The input embedding, divided along the vocabulary under tensor parallelism."""
-    return (Weight(name=name, shape=(vocab_size, width), part=Part.EMBEDDING, split=Split.VOCAB),)
+def embedding(name: str, vocab_size: int, width: int, *, tied: bool = False) -> Weights:
+    """The input embedding, divided along the vocabulary under tensor parallelism; `tied`: the output head as well."""
+    return (Weight(name=name, shape=(vocab_size, width), part=Part.EMBEDDING, split=Split.VOCAB, tied=tied),)
 
 
 def lm_head(name: str, vocab_size: int, width: int, *, bias: bool = False) -> Weights:

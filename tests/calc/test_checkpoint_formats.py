@@ -201,3 +201,33 @@ def test_every_format_can_be_asked_what_if(name):
     size = weight_bytes(spec, name).stored
     assert size > 0
     assert sum(weight_bytes(spec, name).by_format.values()) == size
+
+
+@pytest.mark.parametrize(
+    ("name", "gib"),
+    [
+        # the table in llama.cpp's tools/quantize (sizes of Llama 3 8B, in GiB)
+        ("q8_0", 7.96),
+        ("q6_k", 6.14),
+        ("q5_k_m", 5.33),
+        ("q5_k_s", 5.21),
+        ("q4_k_m", 4.58),
+        ("q4_k_s", 4.37),
+        ("q4_0", 4.34),
+        ("q3_k_l", 4.03),
+        ("q3_k_m", 3.74),
+        ("q3_k_s", 3.41),
+    ],
+)
+def test_llama_cpp_mixtures_of_llama_3_8b(name, gib):
+    assert weight_bytes(parse(LLAMA, model_id="x"), name).stored / 2**30 == pytest.approx(gib, rel=0.004)
+
+
+def test_a_tied_embedding_is_stored_as_the_head_it_is():
+    tied = parse(LLAMA | {"tie_word_embeddings": True}, model_id="x")
+    assert weight_bytes(tied, "q4_k_m").by_format["q6_k"] == 128256 * 4096 // 256 * 210
+
+
+def test_a_width_that_is_no_multiple_of_256_falls_back():
+    spec = parse(LLAMA | {"hidden_size": 4096 + 32, "head_dim": 128}, model_id="x")
+    assert set(weight_bytes(spec, "q4_k").by_format) == {"bf16", "q5_0", "q8_0", "q4_k"}
