@@ -365,37 +365,31 @@ class Start:
 
 def check_start(log: EngineLog, configs: Path) -> Start:
     """The verdict of the whole ledger; where card or weights are unknown, of the KV arithmetic on the logged bytes."""
-    result = ledger_of(log, configs)
-    how = "from the settings alone"
-    engine = engine_of(log)
-    if isinstance(result, str) and engine in (Engine.LLAMA_CPP, Engine.OLLAMA):
-        # What it prints is what it allocated, not what was free.
-        return Start(case_id=log.case_id, started=not log.failed, predicted=None, how=result)
-    if isinstance(result, str):
-        spec = spec_of(log, configs)
-        if isinstance(spec, str):
-            return Start(case_id=log.case_id, started=not log.failed, predicted=None, how=spec)
-        if log.kv_bytes is None:
-            return Start(case_id=log.case_id, started=not log.failed, predicted=None, how=result)
-        settings = settings_of(log)
-        if settings.available_kv_bytes is None:
-            # The pool that was printed is known to half a digit, or to two for K and V printed apart.
-            settings = replace(settings, available_kv_bytes=log.kv_bytes + 2 * HALF_DIGIT_BYTES)
-        try:
-            result = ledger(spec, card_of(log), layout_of(log), settings)
-        except RidgebeamError as error:
-            return Start(case_id=log.case_id, started=not log.failed, predicted=None, how=error.message)
-        how = f"from the logged pool ({how_not(log, configs)})"
-    if hidden_flag(log) is not None:
-        return Start(case_id=log.case_id, started=not log.failed, predicted=None, how=hidden_flag(log) or "")
-    predicted = result.verdict.fits
-    if not log.failed and (settings_of(log).max_model_len is None or engine is Engine.SGLANG):
+    result, how = _start_ledger(log, configs)
+    predicted = None if result is None else result.verdict.fits
+    free_length = settings_of(log).max_model_len is None or engine_of(log) is Engine.SGLANG
+    if result is not None and not log.failed and free_length:
         # A length that the log does not show was short enough, and SGLang starts with any pool that is not empty.
         predicted = result.kv.available_bytes > 0
     return Start(case_id=log.case_id, started=not log.failed, predicted=predicted, how=how)
 
 
-def how_not(log: EngineLog, configs: Path) -> str:
-    """Why a row has no ledger of its own."""
+def _start_ledger(log: EngineLog, configs: Path) -> tuple[Ledger | None, str]:
+    """The ledger that a start is judged by and how it came about, or None and why there is none."""
+    reading = readings().get(log.case_id)
+    reason = reading.foreign or reading.hidden if reading is not None else ""
     result = ledger_of(log, configs)
-    return result if isinstance(result, str) else ""
+    if reason:
+        return None, reason
+    if isinstance(result, Ledger):
+        return result, "from the settings alone"
+    spec = spec_of(log, configs)
+    allocates = engine_of(log) in (Engine.LLAMA_CPP, Engine.OLLAMA)
+    if allocates or isinstance(spec, str) or log.kv_bytes is None:
+        # What llama.cpp prints is what it allocated, not what was free.
+        return None, spec if isinstance(spec, str) else result
+    settings = settings_of(log)
+    if settings.available_kv_bytes is None:
+        # The pool that was printed is known to half a digit, or to two for K and V printed apart.
+        settings = replace(settings, available_kv_bytes=log.kv_bytes + 2 * HALF_DIGIT_BYTES)
+    return ledger(spec, card_of(log), layout_of(log), settings), f"from the logged pool ({result})"

@@ -25,7 +25,17 @@ ROLES_TABLE = "engine_log_models.csv"
 READINGS = Path(__file__).parent / "measurements" / "engine_log_readings.toml"
 
 # Keys of a reading that are about it; all others are start-up settings.
-ABOUT_THE_READING = ("config", "because", "unusable", "inferred", "only_cache", "hidden", "miss", "tp")
+ABOUT_THE_READING = (
+    "config",
+    "because",
+    "unusable",
+    "inferred",
+    "only_cache",
+    "hidden",
+    "miss",
+    "tp",
+    "foreign",
+)
 LEGACY_RELEASE = "0.7.3"  # a V0 log without version or date: its last years' middle
 
 
@@ -80,6 +90,7 @@ class Reading:
 
     `inferred`: a setting that the log does not show was concluded from the pool itself, so that the row tests less.
     `hidden`: a flag that decides the activation peak and that the log does not show.
+    `foreign`: what outside the engine made it fail, which no ledger can tell.
     `miss`: the kind of a known miss of the pool. `tp`: the degree, where only the log's words show it.
     `only_cache`: why the config's weights are not the log's (its caches are).
     """
@@ -91,6 +102,7 @@ class Reading:
     inferred: bool
     only_cache: str
     hidden: str
+    foreign: str
     miss: str
     tp: int | None
 
@@ -202,6 +214,7 @@ def readings() -> dict[str, Reading]:
             inferred=entry.get("inferred", False),
             only_cache=entry.get("only_cache", ""),
             hidden=entry.get("hidden", ""),
+            foreign=entry.get("foreign", ""),
             miss=entry.get("miss", ""),
             tp=entry.get("tp"),
         )
