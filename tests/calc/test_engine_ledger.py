@@ -50,7 +50,7 @@ def test_the_bundled_table_is_what_the_rules_give(recomputed):
     assert len(bundled) == len(recomputed["rows"])
     for row in recomputed["rows"]:
         known = bundled[row["case_id"], row["check"], row["quantity"]]
-        assert known.predicted == pytest.approx(row["predicted"], rel=1e-5)
+        assert known.predicted == pytest.approx(row["predicted"], rel=1e-3)
         assert known.logged == pytest.approx(row["logged"], rel=1e-5)
 
 
@@ -171,6 +171,7 @@ def test_sglangs_default_fraction(version, gib, tp, fraction):
     assert found == pytest.approx(fraction, abs=0.003)
 
 
+@pytest.mark.reference
 def test_kimi_k25_under_sglang(reference):
     # 283 GB free, TP8: a static fraction of 0.825, 160.63 GiB of cache, 2,454,421 tokens on every rank.
     spec = named_spec("moonshotai__Kimi-K2.5", reference / "configs")
