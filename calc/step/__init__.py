@@ -1,5 +1,6 @@
 """Step time: operators, rates and links into seconds, with a range; TTFT and TPOT at fixed concurrency."""
 
+from calc.step.drafting import speculative_tpot_s
 from calc.step.estimate import (
     Fidelity,
     ServingPoint,
@@ -17,5 +18,6 @@ __all__ = [
     "StepModel",
     "offloaded_step",
     "serving_point",
+    "speculative_tpot_s",
     "step_estimate",
 ]

@@ -156,6 +156,13 @@ class StepModel:
         prefix_tokens: part of every prompt that a prefix cache holds. disaggregated: prompts run on other GPUs, whose
         cache is sent over the links before the first token.
         """
+        if self.spec.decoder is None:
+            raise InputError(
+                "model",
+                self.spec.id,
+                "it generates no tokens, so it has no serving point",
+                next_step="Time its prefill instead.",
+            )
         pipeline, ranks = self.layout.pp, self.layout.attention_dp * self.layout.dp
         users = np.maximum(np.asarray(concurrency, dtype=float) / (ranks * pipeline), 1.0 / pipeline)
         engine = self.profile.engine

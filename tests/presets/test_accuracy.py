@@ -103,6 +103,15 @@ def test_single_runs_are_within_their_bar_group_by_group():
         assert stored[group]["mean"] <= 0.15
 
 
+def test_the_shipped_profiles_predict_single_runs_as_well_as_the_stored_fit_says():
+    stored = accuracy.held_out()["points"]
+    rows = [r for r in accuracy.comparisons() if r.group in stored]
+    clean = {p.id for p in measurements.points() if p.metric != "ttft_s" or p.prompt_tokens >= 1024}
+    for group in set(stored) - {"all"}:
+        errors = [abs(r.error) for r in rows if r.group == group and r.id in clean]
+        assert np.mean(errors) == pytest.approx(stored[group]["mean"], abs=0.03)
+
+
 def test_groups_come_with_the_largest_error_first():
     groups = accuracy.by_group(accuracy.comparisons()[:400])
     means = [entry["mean_error"] for entry in groups]

@@ -7,7 +7,7 @@ from calc.errors import InputError
 from calc.layout import Layout
 from calc.operators import ForwardPass
 from calc.profile import Calibration, Evidence
-from calc.step import StepModel, offloaded_step, serving_point
+from calc.step import StepModel, offloaded_step, serving_point, speculative_tpot_s
 from calc.step.serving import FirstToken, interleave
 from presets import accelerators, models, profiles
 
@@ -147,3 +147,27 @@ def test_offline_throughput_is_that_of_slots_that_are_never_empty():
     assert np.all(long < free)
     served = model.serving(input_tokens=4000.0, output_tokens=1000.0, concurrency=batch).tokens_per_s.best
     assert np.all(served <= long * 1.02)
+
+
+def test_drafts_pay_at_small_batches_and_not_at_large_ones():
+    spec, profile = models.load("meta-llama/Meta-Llama-3.1-8B"), profiles.load(H100, "vllm")
+    model = StepModel.of(spec, H100, Layout(), profile)
+    gains = []
+    for batch in (1.0, 1024.0):
+        plain = float(model.step(ForwardPass.decode(batch, 1000.0)).total.best[0])
+        drafted = speculative_tpot_s(model, batch=batch, context=1000.0, drafts=4, tokens_per_pass=3.36)
+        gains.append(plain / float(drafted.best[0]))
+    assert 2.5 < gains[0] < 3.36  # a verify pass costs a little more than a decode step
+    assert gains[1] < 0.6 * gains[0]
+    slow = speculative_tpot_s(model, batch=1.0, context=1000.0, drafts=4, tokens_per_pass=3.36, draft=model)
+    assert float(slow.best[0]) > 4 / 3.36 * float(model.step(ForwardPass.decode(1.0, 1000.0)).total.best[0])
+    with pytest.raises(InputError, match="tokens_per_pass"):
+        speculative_tpot_s(model, batch=1.0, context=1000.0, drafts=4, tokens_per_pass=6.0)
+
+
+def test_a_model_that_generates_nothing_has_no_serving_point():
+    encoder = models.load("BAAI/bge-reranker-v2-m3")
+    model = StepModel.of(encoder, H100, Layout(), profiles.load(H100, "vllm"))
+    assert float(model.step(ForwardPass.prefill(512.0)).total.best[0]) > 0
+    with pytest.raises(InputError, match="generates no tokens"):
+        model.serving(input_tokens=10, output_tokens=10, concurrency=1)

@@ -1,0 +1,111 @@
+"""The verbs step, serve-point and accuracy: their JSON contract, exit codes, and that fidelities do not mix."""
+
+import json
+
+import pytest
+
+import cli
+from presets import profiles
+
+MODEL = "meta-llama/Meta-Llama-3.1-8B"
+
+
+def run(capsys, *words):
+    code = cli.main([*words, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def range_of(record):
+    assert set(record) == {"low", "best", "high"}
+    assert 0 < record["low"] <= record["best"] <= record["high"]
+    return record["best"]
+
+
+@pytest.mark.parametrize("fidelity", ["roofline", "expected"])
+def test_step_lists_its_operators_and_their_seconds_add_up(capsys, fidelity):
+    code, out = run(
+        capsys, "step", MODEL, "--gpu", "h100-sxm5-80gb", "--batch", "16", "--context", "2000", "--prefill", "1000",
+        "--fidelity", fidelity,
+    )  # fmt: skip
+    assert code == 0
+    best = range_of(out["decode"]["s"])
+    assert out["decode"]["tokens_per_s"] == pytest.approx(16 / best)
+    assert out["decode"]["bound"] in ("memory", "compute", "communication", "overhead")
+    assert sum(out["decode"]["terms"].values()) == pytest.approx(best, rel=1e-6)
+    kernels = sum(row["s"] for row in out["operators"])
+    assert kernels == pytest.approx(best, rel=1e-6) if fidelity == "roofline" else kernels < best
+    range_of(out["prefill"]["s"])
+
+
+def test_fidelities_come_in_order(capsys):
+    words = ("step", MODEL, "--gpu", "h100-sxm5-80gb", "--batch", "8", "--context", "1000")
+    bests = {f: run(capsys, *words, "--fidelity", f)[1]["decode"]["s"] for f in ("roofline", "expected")}
+    assert bests["roofline"]["best"] <= bests["expected"]["low"]
+
+
+def test_serve_point_has_both_definitions_of_tpot(capsys):
+    code, out = run(
+        capsys, "serve-point", MODEL, "--gpu", "h100-sxm5-80gb", "--isl", "1024", "--osl", "512", "--concurrency", "32",
+        "--engine", "sglang", "--tp", "2",
+    )  # fmt: skip
+    assert code == 0
+    for name in ("ttft_s", "tpot_s", "tpot_with_first_s", "tokens_per_s", "tokens_per_s_per_gpu"):
+        range_of(out[name])
+    assert out["tpot_with_first_s"]["best"] > out["tpot_s"]["best"]
+    assert out["tokens_per_s"]["best"] == pytest.approx(2 * out["tokens_per_s_per_gpu"]["best"])
+    assert out["state"] in ("stable", "near saturation", "saturated")
+
+
+def test_a_saturated_point_says_so_with_its_exit_code(capsys):
+    code, out = run(
+        capsys, "serve-point", MODEL, "--gpu", "l4", "--isl", "30000", "--osl", "16", "--concurrency", "64",
+    )  # fmt: skip
+    assert (code, out["state"]) == (3, "saturated")
+
+
+def test_serve_point_takes_a_profile_from_a_file(capsys, tmp_path):
+    content = profiles.load("h100-sxm5-80gb", "vllm").as_json()
+    content["calibration"] = {"scalars": {"decode_factor": 2.0}, "source": "test"}
+    content["evidence"] = "calibrated on this endpoint"
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(content))
+    words = (
+        "serve-point",
+        MODEL,
+        "--gpu",
+        "h100-sxm5-80gb",
+        "--isl",
+        "100",
+        "--osl",
+        "500",
+        "--concurrency",
+        "1",
+    )
+    plain, own = (run(capsys, *words, *more)[1] for more in ((), ("--profile", str(path))))
+    assert own["tpot_s"]["best"] == pytest.approx(2 * plain["tpot_s"]["best"], rel=0.01)
+    assert own["evidence"] == "calibrated on this endpoint"
+    words = ("step", MODEL, "--gpu", "h100-sxm5-80gb", "--fidelity", "expected")
+    plain, own = (run(capsys, *words, *more)[1] for more in ((), ("--profile", str(path))))
+    assert own["decode"]["s"]["best"] == pytest.approx(2 * plain["decode"]["s"]["best"], rel=0.01)
+
+
+def test_a_profile_that_is_none_is_bad_input(capsys, tmp_path):
+    path = tmp_path / "profile.json"
+    path.write_text("{}")
+    words = (
+        "serve-point",
+        MODEL,
+        "--gpu",
+        "l4",
+        "--isl",
+        "10",
+        "--osl",
+        "10",
+        "--concurrency",
+        "1",
+        "--profile",
+        str(path),
+    )
+    code, out = run(capsys, *words)
+    assert code == 2
+    assert "profile" in out["error"]["message"]
