@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from calc.simulation.replicated import Experiment
     from calc.simulation.rules import EngineRules
     from calc.simulation.step_table import StepTable
+    from calc.workload import Workload
 
 AMPLE_BLOCKS = 1_000_000  # where nothing says how large the pool is: more than any engine has
 DEFAULT_REQUESTS = 10_000
@@ -66,6 +67,7 @@ def _add_traffic(parser: argparse.ArgumentParser) -> None:
     traffic.add_argument(
         "--trace", metavar="FILE", help="Azure, BurstGPT, Mooncake, Bailian, Vidur, vLLM, or own"
     )
+    traffic.add_argument("--traffic", metavar="NAME", help="like a public trace: azure-conversation, ...")
     traffic.add_argument(
         "--rate", type=positive, help="requests per second (with a trace: stretch it to this rate)"
     )
@@ -168,9 +170,13 @@ def _traffic(arguments: argparse.Namespace) -> dict[str, Any]:
         if arguments.requests:
             table = table.first(arguments.requests)
         return {"requests": table.at_rate(arguments.rate) if arguments.rate else table}
+    if arguments.traffic:
+        return {"workload": _published(arguments)}
     if not (arguments.input and arguments.output):
         raise InputError(
-            "traffic", "no lengths", "give --trace, or --rate (or --users) with --input and --output"
+            "traffic",
+            "no lengths",
+            "give --trace, --traffic, or --rate (or --users) with --input and --output",
         )
     shape = LengthShape.LOGNORMAL if arguments.length_cv else LengthShape.FIXED
     prompt, answer = (
@@ -187,6 +193,21 @@ def _traffic(arguments: argparse.Namespace) -> dict[str, Any]:
         peak_factor=arguments.peak_factor,
     )
     return {"workload": workload}
+
+
+def _published(arguments: argparse.Namespace) -> Workload:
+    """Traffic like a public trace, at its own rate or the one given; its mean lengths become the arguments'."""
+    from dataclasses import replace
+
+    from calc.errors import InputError
+    from presets.traces import published
+
+    if arguments.concurrency or arguments.input or arguments.output:
+        raise InputError("traffic", "--traffic and lengths or users", "it brings its own")
+    workload = published(arguments.traffic).workload()
+    arguments.input, arguments.output = workload.input.mean_tokens, workload.output.mean_tokens
+    arguments.rate = arguments.rate or workload.rate_per_s
+    return replace(workload, rate_per_s=arguments.rate)
 
 
 def _served(arguments: argparse.Namespace, traffic: dict[str, Any]) -> tuple[StepTable, int]:

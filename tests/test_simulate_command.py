@@ -74,6 +74,14 @@ def test_the_search_says_what_it_found(capsys):
     assert record["replicas"] == 1
 
 
+def test_traffic_like_a_public_trace(capsys):
+    code, record = told(capsys, "--traffic", "azure-conversation", "--requests", "2000", "--rate", "2", *STEP)
+    assert (code, record["requests"]) == (0, 2000)
+    code, record = told(capsys, "--traffic", "nobody", *STEP)
+    assert code == 2
+    assert "azure-code" in record["error"]["message"], record
+
+
 def test_users_who_wait(capsys):
     code, record = told(
         capsys,

@@ -13,7 +13,7 @@ MSER_BATCH = 5  # White, 1997: MSER-5
 PARTS = 5  # of the time in which requests arrive; the first is warm-up
 SATURATED_SHARE = 0.05  # of the arrivals that pile up
 NEAR_SHARE = 0.01
-NEAR_WAIT = 4.0  # wait over service; M/M/1 has it at 80% load
+NEAR_WAIT = 4.0  # wait over the time between two departures; M/M/1 has it above 80% load
 FEWEST_WAITING = 4.0  # a shorter queue is no pile
 
 
@@ -55,13 +55,15 @@ def load_state(*, arrival_s: Floats, scheduled_s: Floats, last_s: Floats, closed
 
     The time from the first to the last arrival is cut into five parts; the first is warm-up. Saturated: from the
     second part to the last the mean queue grew by more than 5% of the arrivals between their middles. Near
-    saturation: by more than 1%, or requests wait more than four times as long as they are served. A queue under
-    four requests is never a pile. A closed loop can't pile up: there only the waits count.
+    saturation: by more than 1%, or requests wait more than four times their service over the number that is served at
+    once (so a single server and a batch are judged alike). A queue under four requests is never a pile. A closed loop
+    can't pile up: there only the waits count.
     """
     wait_s = float((scheduled_s - arrival_s).mean())
     service_s = float((last_s - scheduled_s).mean())
-    waits_long = wait_s > NEAR_WAIT * service_s
     begin, end = float(arrival_s.min()), float(arrival_s.max())
+    at_once = max(1.0, len(arrival_s) * service_s / max(float(last_s.max()) - begin, 1e-9))
+    waits_long = wait_s > NEAR_WAIT * service_s / at_once
     if closed_loop or end <= begin or len(arrival_s) < 2 * PARTS:
         return LoadState.NEAR_SATURATION if waits_long else LoadState.STABLE
     edges = np.linspace(begin, end, PARTS + 1)
