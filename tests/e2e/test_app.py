@@ -13,7 +13,7 @@ FINDINGS = {
     "size": "3 x A100 SXM4 80GB serve this",
     "simulate": "What will users really feel",
     "model": "13 billion parameters",
-    "batch-size": "Batch 79 is where memory ends it",
+    "batch-size": "is where the TPOT target",
     "memory": "The newest vLLM will log",
     "roofline": "Decode stays memory-bound at any batch; prefill crosses the ridge at 173 tokens",
     "speculative": "4 drafts at 80% acceptance: 3.36 tokens a pass",
