@@ -46,7 +46,10 @@ def add_hardware(parser: argparse.ArgumentParser) -> None:
 
 def add_formats(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--quantization", default="auto", help="weight format; default: as the checkpoint is stored"
+        "--quantization",
+        default="auto",
+        type=str.lower,
+        help="weight format; default: as the checkpoint is stored",
     )
     parser.add_argument("--kv-dtype", default="auto", help="KV cache format; default: 16 bit")
     parser.add_argument("--engine", default="vllm")

@@ -28,6 +28,7 @@ from calc.architectures import (
     remote_code,
     rwkv,
     uneven,
+    uniform_mixtures,
     zamba2,
 )
 from calc.architectures.checkpoint import stored_as_published
@@ -45,6 +46,7 @@ ADAPTERS: Final[tuple[Family, ...]] = (
     *gpt.FAMILIES,
     *remote_code.FAMILIES,
     *mixtures.FAMILIES,
+    *uniform_mixtures.FAMILIES,
     *deepseek.FAMILIES,
     *deepseek_v4.FAMILIES,
     *hybrids.FAMILIES,
