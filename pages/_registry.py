@@ -28,6 +28,7 @@ PAGES = (
     Entry(
         section="Understand", file="batch_size.py", title="Batch size", icon=":material/stacked_line_chart:"
     ),
+    Entry(section="Understand", file="paged_kv.py", title="Paged KV", icon=":material/grid_view:"),
     Entry(
         section="Understand",
         file="speculative.py",
