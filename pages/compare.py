@@ -1,0 +1,127 @@
+"""Compare GPUs: what each can give users and owner, at the speed that users are promised."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from calc import format as fmt
+from calc.errors import InputError
+from calc.frontier import Operating, at_interactivity, operating_points
+from calc.scenario import Scenario
+from pages._frontier_figure import frontier_figure, frontier_finding
+from pages._inputs import TTL, current_inputs, inputs_for
+from pages._sidebar import current_scenario
+from pages._ui import plain_text, show_chart, show_data, show_ignored, show_title
+from presets import accelerators
+from presets.resolve import offer_of
+
+MOST_COMPARED = 3
+BESIDE = ("h100-sxm5-80gb", "h200-sxm-141gb")
+SPEEDS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200)
+
+
+@st.cache_resource(max_entries=64, ttl=TTL, show_spinner=False)
+def _points(scenario: Scenario, gpu_id: str) -> tuple[Operating, ...]:
+    offer = offer_of(accelerators.load(gpu_id)) if gpu_id != scenario.gpu else inputs_for(scenario).offer
+    return operating_points(inputs_for(scenario), offer)
+
+
+def main() -> None:
+    """At most three frontiers, and a table at one speed."""
+    scenario, inputs = current_scenario(), current_inputs()
+    chosen, speed = _controls(scenario)
+    if not chosen:
+        raise InputError("accelerators", "none", "choose at least one to compare")
+    names = {
+        gpu: inputs.offer.accelerator.name if gpu == scenario.gpu else accelerators.load(gpu).name
+        for gpu in chosen
+    }
+    found = {names[gpu]: points for gpu in chosen if (points := _points(scenario, gpu))}
+    if not found:
+        raise InputError(
+            "accelerators", ", ".join(names.values()), "the model fits on none of them, up to 8 GPUs"
+        )
+    at = {name: at_interactivity(points, speed) for name, points in found.items()}
+    show_title(
+        _headline(at, speed),
+        plain_text(
+            f"{inputs.spec.id} at {scenario.fidelity} fidelity; layouts of up to 8 GPUs; prefill work counted."
+        ),
+    )
+    target = None if scenario.tpot_s is None else 1.0 / scenario.tpot_s
+    made = frontier_figure(found, user_tokens_per_s=speed, target_tokens_per_s=target)
+    show_chart(made, alt=frontier_finding(at, speed), key="compare-frontier")
+    missing = [name for name in names.values() if name not in found]
+    if missing:
+        st.caption(plain_text(f"Does not fit, or has no rate for it: {', '.join(missing)}."))
+    st.subheader(f"At {fmt.significant(speed)} tokens/s per user", anchor=False)
+    st.table([_row(name, point) for name, point in at.items()], border="horizontal", hide_index=True)
+    show_data(
+        [_record(p) for points in found.values() for p in points],
+        key="compare-data",
+        name="ridgebeam-frontier",
+    )
+    show_ignored(
+        "Queueing: the points are full batches that never wait. *Simulate traffic* adds arrivals.",
+        "At textbook fidelity: messages between the GPUs of a layout, which are not free.",
+    )
+
+
+def _controls(scenario: Scenario) -> tuple[list[str], float]:
+    row = st.columns((2, 1), vertical_alignment="bottom")
+    first = list(dict.fromkeys((scenario.gpu, *BESIDE)))[:MOST_COMPARED]
+    options = list(dict.fromkeys((scenario.gpu, *accelerators.all_ids())))
+    chosen = row[0].multiselect(
+        "Accelerators, at most three",
+        options,
+        default=first,
+        max_selections=MOST_COMPARED,
+        key="compare_gpus",
+        bind="query-params",
+    )
+    speed = row[1].select_slider(
+        "Tokens/s per user", [str(s) for s in SPEEDS], value="30", key="speed", bind="query-params"
+    )
+    return list(chosen), float(speed)
+
+
+def _headline(at: dict[str, Operating | None], speed: float) -> str:
+    fast = {name: point for name, point in at.items() if point is not None}
+    promise = f"At {fmt.significant(speed)} tokens/s per user"
+    if not fast:
+        return f"{promise}, none of these is fast enough."
+    priced = {name: p.tokens_per_usd for name, p in fast.items() if p.tokens_per_usd is not None}
+    if len(priced) > 1:
+        ranked = sorted(priced, key=lambda name: -(priced[name] or 0.0))
+        ratio = (priced[ranked[0]] or 0.0) / (priced[ranked[-1]] or 1.0)
+        return f"{promise}, {ranked[0]} gives {fmt.factor(ratio)} the tokens per dollar of {ranked[-1]}."
+    best = max(fast, key=lambda name: fast[name].tokens_per_s_per_gpu)
+    return f"{promise}, {best} gives {fmt.significant(fast[best].tokens_per_s_per_gpu)} tokens/s per GPU."
+
+
+def _row(name: str, point: Operating | None) -> dict[str, str]:
+    if point is None:
+        return {"accelerator": name, "runs as": "not fast enough"}
+    return {
+        "accelerator": name,
+        "runs as": f"{point.layout} b{point.batch}",
+        "tokens/s per GPU": fmt.significant(point.tokens_per_s_per_gpu),
+        "TTFT alone": fmt.seconds(point.ttft_s),
+        "$ per million out": fmt.optional(point.usd_per_million, fmt.usd, "no price"),
+        "tokens per $": fmt.optional(point.tokens_per_usd, fmt.significant, "no price"),
+    }
+
+
+def _record(point: Operating) -> dict[str, object]:
+    return {
+        "gpu": point.gpu,
+        "layout": point.layout,
+        "batch": point.batch,
+        "tokens_per_s_per_user": point.user_tokens_per_s,
+        "tokens_per_s_per_gpu": point.tokens_per_s_per_gpu,
+        "usd_per_million_out": point.usd_per_million,
+        "fits": point.fits,
+    }
+
+
+main()

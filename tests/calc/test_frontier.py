@@ -1,0 +1,54 @@
+"""Frontiers against the worked step and against their own definition."""
+
+import pytest
+
+from calc.frontier import at_interactivity, frontier, operating_points
+from calc.scenario import Scenario
+from presets import accelerators
+from presets.resolve import offer_of, resolve
+
+
+@pytest.fixture(scope="module")
+def points():
+    inputs = resolve(Scenario(model="textbook-13b", gpu="a100-textbook", usd_per_gpu_hour=2.0))
+    return operating_points(inputs, inputs.offer)
+
+
+def test_one_sequence_on_one_gpu_is_the_worked_one(points):
+    # worked case step-13b-a100: 13.0 ms; prefill-13b-a100: 85.33 ms for 256 tokens
+    alone = next(p for p in points if p.layout == "TP1" and p.batch == 1)
+    assert alone.user_tokens_per_s == pytest.approx(1 / 0.0130, rel=2e-3)
+    assert alone.tokens_per_s_per_gpu == pytest.approx(1 / (0.0130 + 0.08533 / 256), rel=2e-3)
+    assert alone.usd_per_million == pytest.approx(2.0 / 3600 / alone.tokens_per_s_per_gpu * 1e6)
+    assert alone.tokens_per_usd == pytest.approx(3600 * alone.tokens_per_s_per_gpu / 2.0)
+
+
+def test_what_the_cache_cannot_hold_does_not_fit(points):
+    held = {p.batch for p in points if p.layout == "TP1" and p.fits}
+    assert max(held) == 64  # 79 sequences fit (worked case capacity-13b-a100)
+
+
+def test_no_point_of_the_frontier_is_beaten_by_another(points):
+    best = frontier(points)
+    assert len(best) > 3
+    for point in best:
+        assert not any(
+            other.fits
+            and other.user_tokens_per_s > point.user_tokens_per_s
+            and other.tokens_per_s_per_gpu > point.tokens_per_s_per_gpu
+            for other in points
+        )
+    speeds = [p.user_tokens_per_s for p in best]
+    assert speeds == sorted(speeds)
+
+
+def test_faster_users_never_get_more_out_of_a_gpu(points):
+    found = [at_interactivity(points, speed) for speed in (10, 30, 60, 120)]
+    rates = [p.tokens_per_s_per_gpu for p in found if p]
+    assert rates == sorted(rates, reverse=True)
+    assert at_interactivity(points, 1e6) is None
+
+
+def test_a_model_that_fits_nowhere_has_no_points():
+    inputs = resolve(Scenario(model="meta-llama/Meta-Llama-3-70B"))
+    assert operating_points(inputs, offer_of(accelerators.load("rtx-4060"))) == ()
