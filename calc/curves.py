@@ -184,7 +184,8 @@ class BatchCurve:
     """A replica's decode step against its batch at one fidelity.
 
     `wall`: sequences that the KV cache holds. `target`: largest batch that keeps the TPOT target. `compute_from`:
-    batch from which the weights' arithmetic takes longer than their read. `at`: batch that the answer runs.
+    batch from which the weights' arithmetic takes longer than their read. `at`: the largest batch that the answer allows, and
+    `ended_by` what ends it.
     """
 
     fidelity: str
@@ -195,6 +196,7 @@ class BatchCurve:
     target: int | None
     compute_from: float
     at: int
+    ended_by: str
     at_step_s: Estimate
     at_tokens_per_s: Estimate
     doubled_step_s: Estimate
@@ -226,7 +228,7 @@ def batch_curve(result: Answer, fidelity: str) -> BatchCurve:
     decode_s = decode_seconds(result, fidelity, result.decode.context_tokens)
     furthest = int(np.clip(2 * max(sequences.fit, compute_from), 64, LARGEST_BATCH))
     batch = np.unique(np.rint(np.geomspace(1, furthest, BATCH_POINTS)))
-    at = result.decode.batch
+    at = max(1, sequences.batch)
     step_s, marked = decode_s(batch), decode_s(np.array([at, 2.0 * at]))
     return BatchCurve(
         fidelity=str(fidelity),
@@ -237,6 +239,7 @@ def batch_curve(result: Answer, fidelity: str) -> BatchCurve:
         target=sequences.by_tpot,
         compute_from=compute_from,
         at=at,
+        ended_by=sequences.binding,
         at_step_s=_nth(marked, 0),
         at_tokens_per_s=_rate(at, _nth(marked, 0)),
         doubled_step_s=_nth(marked, 1),

@@ -12,6 +12,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from calc.format import significant
+
 # One meaning each, everywhere (Okabe-Ito and neighbours of it that survive colour blindness).
 COLOURS = {
     "weights": "#0072B2",
@@ -91,6 +93,17 @@ def logarithmic(low: float, high: float, title: str) -> dict[str, Any]:
         "title": {"text": title},
         "exponentformat": "SI extended",
         "dtick": 1,
+    }
+
+
+def fine_logarithmic(low: float, high: float, title: str) -> dict[str, Any]:
+    """Layout of a log axis over a few decades: ticks at 1, 2 and 5, written out."""
+    ticks = [step * 10.0**power for power in range(-9, 16) for step in (1, 2, 5)]
+    shown = [tick for tick in ticks if low <= tick <= high]
+    return logarithmic(low, high, title) | {
+        "dtick": None,
+        "tickvals": shown,
+        "ticktext": [significant(tick) for tick in shown],
     }
 
 

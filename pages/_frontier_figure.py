@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from calc import format as fmt
 from calc.frontier import Operating, frontier
-from pages._axes import KINDS, LINE_WIDTH, Mark, figure, logarithmic, shade, vline
+from pages._axes import KINDS, LINE_WIDTH, Mark, figure, fine_logarithmic, shade, vline
 
 SYMBOLS = ("circle", "diamond", "square")
 
@@ -29,8 +29,8 @@ def frontier_figure(
     made = figure(height=480)
     made.update_layout(
         hovermode="closest",
-        xaxis=logarithmic(low_x, high_x, "tokens/s per user") | {"dtick": "D2"},
-        yaxis=logarithmic(low_y, high_y, "tokens/s per GPU") | {"dtick": "D2"},
+        xaxis=fine_logarithmic(low_x, high_x, "tokens/s per user"),
+        yaxis=fine_logarithmic(low_y, high_y, "tokens/s per GPU"),
     )
     for number, (name, points) in enumerate(found.items()):
         colour, symbol = KINDS[number % len(KINDS)], SYMBOLS[number % len(SYMBOLS)]

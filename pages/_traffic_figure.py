@@ -13,7 +13,7 @@ from calc.simulation.results import Series, SimulationResult
 from calc.slo import Slo
 from calc.traffic import Distribution, RatePoint
 from calc.units import MS
-from pages._axes import Mark, linear, logarithmic, shade
+from pages._axes import Mark, fine_logarithmic, linear, shade
 from pages._charts import Series as Line
 from pages._charts import dot, lines, two_panels
 
@@ -33,7 +33,7 @@ def distribution_figure(name: str, found: Distribution, target_s: float | None) 
     return lines(
         seconds,
         [Line(name=name, values=[100 * share for share in found.share], colour="main")],
-        xaxis=logarithmic(low / 1.5, 1.5 * high, title) if wide else linear(0, 1.15 * high, title),
+        xaxis=fine_logarithmic(low / 1.5, 1.5 * high, title) if wide else linear(0, 1.15 * high, title),
         yaxis=linear(0, 101, "requests", unit="%"),
         vertical=[]
         if target_s is None

@@ -74,11 +74,19 @@ def show_title(finding: str, assumptions: str = "") -> None:
 
 
 def show_metrics(metrics: Sequence[Metric]) -> None:
-    """At most five numbers in a row that wraps on a phone, each with the badge of its origin."""
+    """At most five numbers in a row that wraps on a phone, each with its range and the badge of its origin."""
     with st.grid(min_column_width=150):
         for metric in metrics:
             with st.container(gap="xsmall"):
-                st.metric(metric.label, metric.reading, help=metric.help or None)
+                best, _, ends = metric.reading.partition(" (")
+                st.metric(
+                    metric.label,
+                    best,
+                    delta=ends.removesuffix(")") or None,
+                    delta_color="off",
+                    delta_arrow="off",
+                    help=metric.help or None,
+                )
                 if metric.provenance is not None:
                     colour, word, meaning = BADGES[metric.provenance]
                     st.badge(word, color=colour, help=meaning)

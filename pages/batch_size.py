@@ -12,6 +12,7 @@ from calc.scenario import Fidelity
 from calc.substitution import symbols_of
 from pages._figures import batch_figure, batch_finding
 from pages._inputs import current_answer
+from pages._levers import BINDING
 from pages._sidebar import current_scenario, show_scenario
 from pages._ui import (
     Metric,
@@ -72,13 +73,13 @@ def main() -> None:
         show_maths(("decode_step_s", "tokens_per_s", "memory_bound_batch"), symbols_of(result, "decode"))
     show_data(_rows(curves), key="batch-data", name="ridgebeam-batch")
     show_ignored(
-        "Prefill work that shares the steps; it is counted in GPUs, not in the step.",
+        "Prompts that share the steps: they lengthen the TPOT of an answer, and are counted there and in GPUs.",
         "Sequences of different lengths: each holds the mean context.",
     )
 
 
 def _headline(curve: BatchCurve) -> str:
-    why = "memory ends it" if curve.at >= curve.wall else "the TPOT target or the sequence limit ends it"
+    why = "memory ends it" if curve.ended_by == "kv memory" else f"the {BINDING[curve.ended_by]} ends it"
     return (
         f"Batch {fmt.count(curve.at)} is where {why}: {fmt.plain(curve.at_tokens_per_s.best, 'tokens/s')} "
         f"at {fmt.seconds(curve.at_step_s)} per token."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from calc import format as fmt
@@ -13,7 +15,6 @@ from pages._inputs import TTL, current_inputs, inputs_for
 from pages._sidebar import current_scenario
 from pages._ui import plain_text, show_chart, show_data, show_ignored, show_title
 from presets import accelerators
-from presets.resolve import offer_of
 
 MOST_COMPARED = 3
 BESIDE = ("h100-sxm5-80gb", "h200-sxm-141gb")
@@ -22,8 +23,8 @@ SPEEDS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200)
 
 @st.cache_resource(max_entries=64, ttl=TTL, show_spinner=False)
 def _points(scenario: Scenario, gpu_id: str) -> tuple[Operating, ...]:
-    offer = offer_of(accelerators.load(gpu_id)) if gpu_id != scenario.gpu else inputs_for(scenario).offer
-    return operating_points(inputs_for(scenario), offer)
+    inputs = inputs_for(scenario if gpu_id == scenario.gpu else replace(scenario, gpu=gpu_id, gpu_json=""))
+    return operating_points(inputs, inputs.offer)
 
 
 def main() -> None:

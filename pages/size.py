@@ -16,7 +16,10 @@ from pages._ui import plain_text, show_chart, show_data, show_ignored, show_metr
 def main() -> None:
     """The page in its two states: it serves, or it does not and here is what would."""
     result = current_answer()
-    show_title(headline(result), "Assumed: " + plain_text("; ".join(result.assumptions)) + ".")
+    show_title(
+        headline(result),
+        "Assumed: " + plain_text("; ".join(line.rstrip(".") for line in result.assumptions)) + ".",
+    )
     if result.verdict.fits:
         show_metrics(answer_metrics(result))
     else:

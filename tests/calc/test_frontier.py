@@ -10,7 +10,9 @@ from presets.resolve import offer_of, resolve
 
 @pytest.fixture(scope="module")
 def points():
-    inputs = resolve(Scenario(model="textbook-13b", gpu="a100-textbook", usd_per_gpu_hour=2.0))
+    inputs = resolve(
+        Scenario(model="textbook-13b", gpu="a100-textbook", usd_per_gpu_hour=2.0, fidelity="textbook")
+    )
     return operating_points(inputs, inputs.offer)
 
 
