@@ -42,6 +42,11 @@ def _devices() -> LocalDevices:
     return local_devices()
 
 
+def local_device_list() -> tuple[LocalDevice, ...]:
+    """The NVIDIA devices of the machine that runs this app."""
+    return _devices().devices
+
+
 def _draw_local(device: LocalDevice) -> None:
     """One device of this machine: its memory, what others hold of it, and the button that takes it."""
     seen = [device.name]
@@ -57,7 +62,7 @@ def _draw_local(device: LocalDevice) -> None:
         f"Use this machine's {plain_text(device.name)}",
         key=f"local_device_{device.index}",
         icon=":material/memory:",
-        on_click=_take,
+        on_click=use_accelerator,
         args=(device.accelerator.id,),
     )
 
@@ -73,7 +78,7 @@ def _draw_form() -> None:
         st.error(plain_text(st.session_state[PROBLEM_KEY]), icon=":material/error:")
 
 
-def _take(gpu_id: str) -> None:
+def use_accelerator(gpu_id: str) -> None:
     """Set the accelerator; what a saved scenario carried in its place is dropped."""
     st.session_state[GPU_KEY] = gpu_id
     st.session_state[GPU_JSON_KEY] = ""
@@ -100,7 +105,7 @@ def _take_typed() -> None:
     except InputError as error:
         state[PROBLEM_KEY] = str(error)
         return
-    _take(typed.id)
+    use_accelerator(typed.id)
 
 
 def forget_carried() -> None:

@@ -37,5 +37,6 @@ PAGES = (
         icon=":material/fast_forward:",
     ),
     Entry(section="Understand", file="queueing.py", title="Queueing", icon=":material/hourglass:"),
+    Entry(section="Measure", file="this_gpu.py", title="This GPU", icon=":material/speed:"),
     Entry(section="Trust", file="methods.py", title="Methods", icon=":material/function:"),
 )

@@ -13,15 +13,18 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from calc.accelerator import Accelerator
 from calc.errors import InputError, ProbeError
 from calc.profile import DeviceProfile
 from presets.profiles import data_folder
-from probes import measured
+from probes import measured, readings, sanity
+from probes.readings import Readings
+from probes.sanity import Finding
 
 KIND: Final = "ridgebeam probe run"
 SCHEMA: Final = 1
@@ -244,3 +247,28 @@ def compare(first: Run, second: Run) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def readings_of(run: Run) -> Readings:
+    """What a run says, as a handful of rates."""
+    return readings.readings(run)
+
+
+def cases_of(run: Run, probe: str) -> list[Mapping[str, Any]]:
+    """The cases of one probe, in the order in which they were measured."""
+    return readings.of_probe(run["cases"], probe)
+
+
+def accelerator_of(run: Run) -> Accelerator:
+    """The catalogue's entry of the run's device, or one made of its own peaks."""
+    return measured.accelerator_of(run)
+
+
+def findings_of(run: Run) -> list[Finding]:
+    """Each rate of a run with its verdict against what is usual."""
+    return sanity.findings(run)
+
+
+def local_run(runs: Sequence[Run]) -> Run | None:
+    """The newest run that was made on this machine, if it measured enough for a profile."""
+    return next((run for run in runs if not run.get("imported") and _profile_path(run["id"]).is_file()), None)

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from conftest import HERE, finished
+from following import HERE, finished
 
 from calc.errors import ProbeError
 from probes import jobs, locks, processes, store
