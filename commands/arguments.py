@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calc.units import GIB
@@ -80,6 +81,15 @@ def add_fidelity(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--mfu", type=positive, default=0.5, help="share of the peak that a textbook prefill reaches"
+    )
+
+
+def add_profile(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help="what `ridgebeam probe --out` wrote: its device's measured numbers in place of the fitted ones",
     )
 
 
@@ -174,9 +184,14 @@ def _default_fidelity(source: str, gpu: str) -> str:
 
 
 def inputs(arguments: argparse.Namespace, *, gpu: str) -> Inputs:
+    from presets import profiles
     from presets.resolve import resolve
 
-    return resolve(scenario(arguments, gpu=gpu))
+    found = resolve(scenario(arguments, gpu=gpu))
+    path = getattr(arguments, "profile", None)
+    if path is None or found.offer.profile is None:
+        return found
+    return replace(found, offer=replace(found.offer, profile=profiles.read_over(found.offer.profile, path)))
 
 
 def emit(arguments: argparse.Namespace, record: dict[str, Any], lines: list[str]) -> None:

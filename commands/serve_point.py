@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from commands.arguments import (
@@ -11,6 +10,7 @@ from commands.arguments import (
     OK,
     add_formats,
     add_hardware,
+    add_profile,
     add_source,
     emit,
     scenario,
@@ -29,9 +29,7 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--concurrency", type=tokens, required=True, help="users who each wait for their answer"
     )
-    parser.add_argument(
-        "--profile", type=Path, metavar="FILE", help="a measured profile instead of the fitted one"
-    )
+    add_profile(parser)
     parser.add_argument("--fidelity", default="expected", choices=("roofline", "expected"))
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from commands.arguments import (
@@ -12,6 +10,7 @@ from commands.arguments import (
     add_fidelity,
     add_formats,
     add_hardware,
+    add_profile,
     add_source,
     emit,
     inputs,
@@ -29,9 +28,7 @@ def add(verbs: Any) -> None:
     parser.add_argument("--context", type=tokens, default=1024, help="cached tokens of each sequence")
     parser.add_argument("--prefill", type=tokens, help="also time the prefill of a prompt of that length")
     add_fidelity(parser)
-    parser.add_argument(
-        "--profile", type=Path, metavar="FILE", help="a measured profile instead of the fitted one"
-    )
+    add_profile(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,11 +36,6 @@ def run(arguments: argparse.Namespace) -> int:
     from calc import format as fmt
 
     asked = inputs(arguments, gpu=arguments.gpu)
-    if arguments.profile:
-        from presets import profiles
-
-        own = profiles.read_file(arguments.profile)
-        asked = replace(asked, offer=replace(asked.offer, profile=own))
     record = contract.step_json(
         asked,
         batch=arguments.batch,

@@ -35,6 +35,9 @@ def draw_start() -> None:
         st.session_state[JOB_KEY] = running
         _follow(running)
         return
+    mine = st.session_state.pop(JOB_KEY, None)
+    if mine is not None:  # it ended, perhaps while another page was open
+        st.session_state[ENDED_KEY] = jobs.progress(mine)
     _draw_ended()
     if not allowed():
         st.info(
@@ -92,7 +95,6 @@ def _start(device: str, depth: str, *, anyway: bool = False) -> None:
 def _follow(job_id: str) -> None:
     progress = jobs.progress(job_id)
     if not progress.running:
-        st.session_state[ENDED_KEY] = progress
         st.rerun()
     st.progress(progress.fraction, text=_remaining(progress))
     st.caption(

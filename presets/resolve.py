@@ -84,10 +84,10 @@ def offer_of(accelerator: Accelerator, own_usd_per_gpu_hour: float | None = None
 
 
 def with_profile(offer: Offer, scenario: Scenario, model_id: str) -> Offer:
-    """The offer with what the scenario's engine reaches on it."""
+    """The offer with what the scenario's engine reaches on it; the scenario's measured run counts for its own device."""
     version = "" if scenario.engine_version == "auto" else scenario.engine_version
     profile = profiles.load(offer.accelerator, scenario.engine, model_id=model_id, engine_version=version)
-    return replace(offer, profile=profile)
+    return replace(offer, profile=profiles.with_stored_run(profile, offer.accelerator, scenario.profile))
 
 
 def catalogue_for(scenario: Scenario, model_id: str) -> tuple[Offer, ...]:

@@ -26,6 +26,7 @@ from probes.worker_codes import NOT_WRITTEN
 from probes.workers import ROOT, last_words
 
 KEPT_JOBS = 12
+CANCELLED_MARK = "cancelled"  # for a job that was ended before it could say so
 START_S = 10.0  # what starting processes and importing torch takes, beside the probes
 HARD_LIMIT_GROUPS = 6
 
@@ -191,6 +192,8 @@ def _ended(
         status, message, next_step = assemble.FAILED, str(not_saved["message"]), str(not_saved["next_step"])
     elif end is None:
         message, next_step = _why_it_died(_folder(job_id), code)
+        if (_folder(job_id) / CANCELLED_MARK).exists():
+            status, message, next_step = assemble.CANCELLED, "Cancelled.", ""
         saved = saved or _recover(events)
         if saved:
             message += " What was measured until then is kept."
@@ -235,7 +238,10 @@ def _recover(events: list[dict[str, Any]]) -> str | None:
 
 def cancel(job_id: str) -> None:
     """End a job's own process group. What it had measured is kept."""
-    identity = _read_json(_folder(job_id) / "job.json")
+    folder = _folder(job_id)
+    with suppress(OSError):
+        (folder / CANCELLED_MARK).touch()
+    identity = _read_json(folder / "job.json")
     if identity.get("pid"):
         end_group(int(identity["pid"]), identity.get("started"))
     child = _children.get(job_id)

@@ -14,6 +14,7 @@ SIXTEEN_BIT: Final = ("bf16", "fp16")
 FEW_TOKENS: Final = 8
 SOFT_EXPONENT: Final = 3.0  # the step model's own, so that what it puts together is what was taken apart
 MOSTLY_COMPUTE: Final = 0.8
+FASTER: Final = 1.1
 
 Case = Mapping[str, Any]
 
@@ -23,7 +24,8 @@ class Readings:
     """Rates of one run; None for what it has not. bytes/s, FLOP/s and seconds.
 
     `bandwidth`: the best of scale, triad and read beyond the last cache; `cache_bandwidth`: the best that fits in it.
-    `compute` by format: sustained where that was measured, else the best product. `weights` by format: bytes of weights
+    `compute` by format: sustained where that was measured, else the best product; where products of few tokens run at a
+    higher rate than that (a processor without units for the format), theirs, and the large ones' is in `large_products`. `weights` by format: bytes of weights
     read per second by products of few tokens. `attention`: cached bytes per second; `prefill_attention`: FLOP/s.
     """
 
@@ -33,6 +35,7 @@ class Readings:
     compute: Mapping[str, float]
     peak_compute: Mapping[str, float]
     burst: Mapping[str, float]
+    large_products: Mapping[str, float]
     weights: Mapping[str, float]
     kernel_s: float | None
     eager_s: float | None
@@ -56,6 +59,7 @@ def readings(run: Mapping[str, Any]) -> Readings:
     cache = float(run["device"].get("cache_bytes") or 0)
     hot = [case for case in sweep if 0.05 * cache <= case["parameters"]["bytes"] <= 0.6 * cache]
     compute, peaks, burst = _compute(cases)
+    large = _few_token_rates(cases, compute)
     sixteen = next((form for form in SIXTEEN_BIT if form in compute), "bf16")
     launch = {case["parameters"]["way"]: case["value"] for case in of_probe(cases, "launch")}
     attention = _best(of_probe(cases, "decode_attention"))
@@ -67,6 +71,7 @@ def readings(run: Mapping[str, Any]) -> Readings:
         compute=compute,
         peak_compute=peaks,
         burst=burst,
+        large_products=large,
         weights=_weights(cases, compute),
         kernel_s=launch.get("graph", launch.get("eager")),
         eager_s=launch.get("eager"),
@@ -110,6 +115,20 @@ def _compute(cases: list[Case]) -> tuple[dict[str, float], dict[str, float], dic
         burst[form] = float(case["extra"].get("burst", case["value"]))
         peaks[form] = max(peaks.get(form, 0.0), float(case["extra"].get("best", case["value"])))
     return compute, peaks, burst
+
+
+def _few_token_rates(cases: list[Case], compute: dict[str, float]) -> dict[str, float]:
+    """Raise a format's rate to that of products of few tokens where it is higher; the rates that were replaced."""
+    large: dict[str, float] = {}
+    for case in (*of_probe(cases, "skinny_gemm"), *of_probe(cases, "gemm")):
+        shape = case["parameters"]
+        if shape["tokens"] > FEW_TOKENS:
+            continue
+        rate = 2.0 * shape["tokens"] * shape["n"] * shape["k"] / float(case["timing"]["median_s"])
+        if rate > FASTER * compute.get(shape["format"], rate):
+            large.setdefault(shape["format"], compute[shape["format"]])
+            compute[shape["format"]] = rate
+    return large
 
 
 def _weights(cases: list[Case], compute: Mapping[str, float]) -> dict[str, float]:

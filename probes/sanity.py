@@ -85,6 +85,7 @@ def findings(run: Mapping[str, Any]) -> list[Finding]:
             )
         )
     for form, value in found.compute.items():
+        slow = found.large_products.get(form)
         rate = device.rates.get(form) if device is not None else None
         usual = COMPUTE.get((device.vendor, form)) if device is not None else None
         rows.append(
@@ -95,6 +96,7 @@ def findings(run: Mapping[str, Any]) -> list[Finding]:
                 peak=rate.flop_per_s if rate else None,
                 usual=usual,
                 name=name,
+                slow=slow,
             )
         )
     return rows
@@ -105,9 +107,21 @@ def _bandwidth_range(device: Accelerator) -> Usual:
 
 
 def _finding(
-    quantity: str, *, measured: float, unit: str, peak: float | None, usual: Usual | None, name: str
+    quantity: str,
+    *,
+    measured: float,
+    unit: str,
+    peak: float | None,
+    usual: Usual | None,
+    name: str,
+    slow: float | None = None,
 ) -> Finding:
     reading = fmt.si(measured, unit)
+    many = (
+        f" That is with few tokens; products of many reach {fmt.si(slow, unit)}, so prompts take longer than predicted."
+        if slow
+        else ""
+    )
     if peak is None or usual is None:
         plausible = not quantity.startswith("memory") or CPU_BANDWIDTH[0] <= measured <= CPU_BANDWIDTH[1]
         words = f"{name} reaches {reading} of {quantity}; " + (
@@ -124,7 +138,7 @@ def _finding(
             peak=peak,
             usual=usual,
             plausible=plausible,
-            sentence=words,
+            sentence=words + many,
         )
     share = measured / peak
     words = (
@@ -144,7 +158,7 @@ def _finding(
         peak=peak,
         usual=usual,
         plausible=usual.low <= share <= usual.high,
-        sentence=words,
+        sentence=words + many,
     )
 
 

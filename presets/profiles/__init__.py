@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -194,8 +194,15 @@ def with_stored_run(fitted: Profile, accelerator: Accelerator, run_id: str) -> P
     """
     if not run_id:
         return fitted
-    found = read_over(fitted, stored_run(run_id))
-    return found if accelerator.id in found.device.accelerators else fitted
+    path = stored_run(run_id)
+    device = _stored_device(path, path.stat().st_mtime_ns)
+    return replace(fitted, device=device) if accelerator.id in device.accelerators else fitted
+
+
+@lru_cache(maxsize=32)
+def _stored_device(path: Path, _written: int) -> DeviceProfile:
+    """The device of a stored run's profile, read once for each time that it was written."""
+    return device_from_json(_content(path)["device"])
 
 
 def stored_run(run_id: str) -> Path:
