@@ -173,6 +173,11 @@ def retract(requests: Requests, replica: Replica, settings: Record) -> None:
             request = int(requests[request]["next"])
         preempt(requests, replica, settings, loser)
         wait_last(requests, replica, settings, loser)
+    if crossing_need(replica, settings, 1) > state["free"] and state["prefilling"] > 0:
+        # the engine would fail here; the prompt that was cut gives its pages back and waits anew
+        cut = int(replica.lists[PREFILLING, 0])
+        preempt(requests, replica, settings, cut)
+        wait_last(requests, replica, settings, cut)
     state["blocked"] = 0
     raise_ratio(requests, replica)
 

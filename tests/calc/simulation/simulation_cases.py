@@ -89,9 +89,9 @@ def random_rules(draw, family, requests, *, cached=False):
     elif family is EngineFamily.SGLANG:
         settings |= {
             "max_seqs": seqs,
-            "token_budget": int(draw.choice([32, 100, 1000])),
+            "token_budget": int(draw.choice([16, 32, 100, 1000])),
             "num_blocks": blocks + 2,
-            "mixed_chunk": bool(draw.random() < 0.3),
+            "mixed_chunk": bool(draw.random() < 0.5),
             "conservativeness": float(draw.choice([0.2, 1.0])),
             "max_prefill_tokens": int(draw.choice([40, 16384])),
         }

@@ -53,6 +53,7 @@ def check_ledger(run, result):
                 seen, block = seen + 1, int(run._replicas.blocks[one, block]["next"])
             assert seen == run.rules.num_blocks
     assert state["finished"].sum() == len(result)
+    assert result.peak_blocks <= run.rules.num_blocks
     assert result.gap_counts.sum() == state["gap_count"].sum() == (result.output_tokens - 1).sum()
 
 

@@ -109,6 +109,19 @@ def test_sglang_retracts_who_said_least():
     assert result.preempted[0] == 0
 
 
+@pytest.mark.parametrize("cached", [False, True])
+def test_sglang_takes_pages_back_from_a_cut_prompt_before_it_runs_out(cached):
+    requests = table([0, 1.5], [10, 500], [90, 10])
+    rules = engine_rules(
+        "sglang", num_blocks=555, token_budget=9, mixed_chunk=True, conservativeness=0.05, prefix_cache=cached
+    )
+    one = Simulation(requests, rules, UNIT, compiled=False)
+    while not one.advance(1):
+        assert one._replicas.state["free"][0] >= 0
+    assert one._replicas.state["free"][0] == 555
+    assert one.result().preempted.tolist() == [0, 1]
+
+
 def test_orca_reserves_the_longest_length():
     requests = table([0, 0, 0], [8, 8, 8], [4, 4, 4])
     longest = run(requests, "orca", num_blocks=8, block_size=16, reserve_tokens=64)
