@@ -120,9 +120,14 @@ FAMILIES: Final = (
         architectures=("DeepseekV2ForCausalLM",),
     ),
     Family(
-        model_types=("deepseek_v3", "kimi_k2"),
+        model_types=("deepseek_v3", "kimi_k2", "sarvam_mla"),
         parse=parse_deepseek,
         architectures=("DeepseekV3ForCausalLM",),
+    ),
+    Family(
+        model_types=("mistral4",),
+        parse=partial(parse_deepseek, architecture="Mistral4ForCausalLM", correction=""),
+        architectures=("Mistral4ForCausalLM",),
     ),
     Family(
         model_types=("deepseek_v32",),

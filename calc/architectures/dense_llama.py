@@ -16,7 +16,7 @@ from calc.architectures.config_reader import ConfigReader
 from calc.architectures.family import Family
 from calc.architectures.layers import gated_mlp, grouped_attention, plain_mlp
 from calc.architectures.tensors import Weights, norm, norms, vector
-from calc.architectures.windows import WindowRule, everywhere, late_layers, no_window, patterned
+from calc.architectures.windows import WindowRule, everywhere, late_layers, listed, no_window, patterned
 from calc.model import Attention, Block, Mlp, ModelSpec, Moe, Part, Stack, Weight
 
 WIDTH: Final = ("hidden_size", "n_embd", "d_model")
@@ -175,7 +175,7 @@ def dense_norms(config: ConfigReader, recipe: Recipe, width: int) -> Weights:
 
 LLAMA: Final = Recipe(
     architecture="LlamaForCausalLM",
-    model_types=("llama", "yi", "code_llama", "granite", "aquila"),
+    model_types=("llama", "yi", "code_llama", "granite", "aquila", "iquestcoder"),
     qkv_bias=ATTENTION_BIAS,
     out_bias=ATTENTION_BIAS,
     mlp_bias=MLP_BIAS,
@@ -318,6 +318,22 @@ RECIPES: Final = (
         block_norms=("attention_layernorm", "feedforward_layernorm"),
         gated=False,
         attention_extra=_xielu,
+    ),
+    Recipe(
+        architecture="CwmForCausalLM",
+        model_types=("cwm",),
+        mlp_bias=MLP_BIAS,
+        kv_heads_stated=True,
+        windows=listed,
+    ),
+    Recipe(
+        architecture="Jais2ForCausalLM",
+        model_types=("jais2",),
+        qkv_bias=Flag(field="attention_bias", default=True),
+        out_bias=Flag(field="attention_bias", default=True),
+        mlp_bias=Flag(field="mlp_bias", default=True),
+        norm_bias=True,
+        gated=False,
     ),
     Recipe(
         architecture="SeedOssForCausalLM",

@@ -31,6 +31,17 @@ GEMMA2: Final = Recipe(
     head_dim_default=256,
     windows=patterned(2),
 )
+VAULT_GEMMA: Final = Recipe(
+    architecture="VaultGemmaForCausalLM",
+    model_types=("vaultgemma",),
+    qkv_bias=ATTENTION_BIAS,
+    out_bias=ATTENTION_BIAS,
+    block_norms=("input_layernorm", "pre_feedforward_layernorm"),
+    tied_default=True,
+    kv_heads_stated=True,
+    head_dim_default=256,
+    windows=patterned(2),
+)
 GEMMA3: Final = Recipe(
     architecture="Gemma3ForCausalLM",
     model_types=("gemma3_text",),
@@ -50,5 +61,5 @@ FAMILIES: Final = tuple(
         parse=partial(parse_dense, recipe=recipe),
         architectures=(recipe.architecture,),
     )
-    for recipe in (GEMMA, GEMMA2, GEMMA3)
+    for recipe in (GEMMA, GEMMA2, GEMMA3, VAULT_GEMMA)
 )

@@ -296,7 +296,7 @@ def _starcoder2_attention(config: ConfigReader, width: int, window: int | None, 
 
 
 FAMILIES: Final = (
-    Family(model_types=("gpt2",), parse=parse_gpt2, architectures=("GPT2LMHeadModel",)),
+    Family(model_types=("gpt2", "gpt-sw3"), parse=parse_gpt2, architectures=("GPT2LMHeadModel",)),
     Family(model_types=("gpt_bigcode",), parse=parse_gpt_bigcode, architectures=("GPTBigCodeForCausalLM",)),
     Family(model_types=("gptj",), parse=parse_gptj, architectures=("GPTJForCausalLM",)),
     Family(model_types=("gpt_neox",), parse=parse_gpt_neox, architectures=("GPTNeoXForCausalLM",)),

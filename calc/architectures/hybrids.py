@@ -1,4 +1,4 @@
-"""Models that mix recurrent layers with attention: Mamba 1 and 2, Jamba, Bamba, Falcon-H1, Granite 4, LFM2, MiniMax-01.
+"""Models that mix recurrent layers with attention: Mamba 1 and 2, Jamba, Bamba, Falcon-H1, Granite 4, MiniMax-01.
 
 Sources: the published configs and modelling code of each family as transformers 5 builds them; MiniMax-M1's own code.
 """
@@ -12,7 +12,7 @@ from calc.architectures.config_reader import ConfigReader
 from calc.architectures.dense_llama import PRE_NORMS
 from calc.architectures.family import Family
 from calc.architectures.layers import gated_mlp, grouped_attention, mixture
-from calc.architectures.mixers import lightning_attention, mamba1, mamba2, short_convolution
+from calc.architectures.mixers import lightning_attention, mamba1, mamba2
 from calc.architectures.tensors import norm, norms
 from calc.model import Attention, Block, Mixer, Mlp, ModelSpec, Moe
 
@@ -278,67 +278,6 @@ def parse_falcon_h1(config: ConfigReader) -> ModelSpec:
     )
 
 
-def lfm2_blocks(config: ConfigReader) -> list[Block]:
-    """LFM2: short convolutions and attention with per-head norms; the feed-forward width is adjusted by a rule."""
-    width, layers = config.int("hidden_size"), config.layers()
-    kinds = config.words("layer_types", allowed=("conv", "full_attention"), length=layers)
-    indices = config.ints("full_attn_idxs")
-    if kinds is None:
-        full = set(range(layers) if indices is None else indices)
-        kinds = ["full_attention" if layer in full else "conv" for layer in range(layers)]
-    n_heads = config.int("num_attention_heads")
-    head_dim = even_head_dim(config, width, n_heads)
-    attention = grouped_attention(
-        width=width,
-        n_heads=n_heads,
-        n_kv_heads=config.int("num_key_value_heads"),
-        head_dim=head_dim,
-        qk_norm=(head_dim, head_dim),
-        names=("q_proj", "k_proj", "v_proj", "out_proj"),
-    )
-    convolution = short_convolution(
-        width=width,
-        kernel=config.int("conv_L_cache", default=3, high=64),
-        bias=config.bool("conv_bias", default=False),
-    )
-    for same in ("conv_dim", "conv_dim_out", "block_dim"):
-        config.expect(same, width)
-    config.expect("num_heads", n_heads)
-    mlp = gated_mlp(
-        width=width, intermediate=_lfm2_intermediate(config), prefix="feed_forward", names=("w1", "w3", "w2")
-    )
-    block_norms = norms(width, "operator_norm", "ffn_norm")
-    full_block = Block(sublayers=(attention, mlp), norms=block_norms)
-    conv_block = Block(sublayers=(convolution, mlp), norms=block_norms)
-    return [conv_block if kind == "conv" else full_block for kind in kinds]
-
-
-def _lfm2_intermediate(config: ConfigReader) -> int:
-    intermediate = config.int("block_ff_dim", "intermediate_size")
-    if not config.bool("block_auto_adjust_ff_dim", default=True):
-        return intermediate
-    multiplier = config.float("block_ffn_dim_multiplier", default=1.0)
-    if not 0 < multiplier <= 64:
-        raise config.unsupported("block_ffn_dim_multiplier", "it must be positive and at most 64")
-    adjusted = int(multiplier * int(2 * intermediate / 3))
-    multiple = config.int("block_multiple_of", default=256)
-    return multiple * max(-(-adjusted // multiple), 1)
-
-
-def parse_lfm2(config: ConfigReader) -> ModelSpec:
-    """LFM2 text models."""
-    width = config.int("hidden_size")
-    return causal_lm(
-        config,
-        default_architecture="Lfm2ForCausalLM",
-        width=width,
-        blocks=lfm2_blocks(config),
-        final=norm("model.embedding_norm", width),
-        tied=config.bool("tie_embedding", "tie_word_embeddings", default=True),
-        max_positions=max_positions(config),
-    )
-
-
 def parse_minimax(config: ConfigReader) -> ModelSpec:
     """MiniMax-01 and M1: lightning attention with softmax attention every eighth layer, all layers mixtures."""
     width, layers = config.int("hidden_size"), config.layers()
@@ -387,7 +326,6 @@ FAMILIES: Final = (
     ),
     Family(model_types=("bamba",), parse=parse_bamba, architectures=("BambaForCausalLM",)),
     Family(model_types=("falcon_h1",), parse=parse_falcon_h1, architectures=("FalconH1ForCausalLM",)),
-    Family(model_types=("lfm2",), parse=parse_lfm2, architectures=("Lfm2ForCausalLM",)),
     Family(
         model_types=("minimax", "minimax_m1", "minimax_text_01"),
         parse=parse_minimax,

@@ -65,7 +65,7 @@ ERNIE_MOE: Final = Recipe(
 )
 GLM4_MOE: Final = Recipe(
     architecture="Glm4MoeForCausalLM",
-    model_types=("glm4_moe",),
+    model_types=("glm4_moe", "sarvam_moe"),
     qkv_bias=ATTENTION_BIAS,
     qk_norm="head",
     qk_norm_flag=Flag(field="use_qk_norm"),

@@ -26,8 +26,8 @@ from calc.architectures.dense_llama import (
 )
 from calc.architectures.family import Family
 from calc.architectures.gemma import GEMMA3
-from calc.architectures.hybrids import lfm2_blocks
 from calc.architectures.layers import gated_mlp, grouped_attention, mixture
+from calc.architectures.lfm2 import lfm2_blocks
 from calc.architectures.mixtures import GLM4V_MOE_TEXT, QWEN3_MOE, after_dense, qwen_feed_forwards
 from calc.architectures.qwen_next import parse_qwen_next
 from calc.architectures.tensors import Weights, linear, norm, norms, tensor, vector
@@ -146,13 +146,15 @@ def parse_gemma3(config: ConfigReader) -> ModelSpec:
 
 
 def parse_llava(config: ConfigReader) -> ModelSpec:
-    """LLaVA 1.5 and Pixtral in the same wrapper: a tower, two matrices, a decoder of its own family."""
+    """LLaVA 1.5 and 1.6, Pixtral in the same wrapper: a tower, two matrices, a decoder of its own family."""
     text, kind = text_section(config, "llama")
     vision = config.need_section("vision_config")
     tower = vision.choice("model_type", allowed=("clip_vision_model", "pixtral"), default="clip_vision_model")
     width, text_width = vision.int("hidden_size"), text.int("hidden_size")
     bias = config.bool("multimodal_projector_bias", default=True)
     projector = towers.two_linears(width, text_width, text_width, bias=bias)
+    if config.raw("model_type") == "llava_next":
+        projector += vector("image_newline", text_width, Part.PROJECTOR)
     build = towers.clip if tower == "clip_vision_model" else towers.pixtral
     config.expect("vocab_size", text.int("vocab_size"))
     return parse_text(text, config, kind, build(vision, projector))
@@ -236,6 +238,7 @@ def parse_llama4(config: ConfigReader) -> ModelSpec:
     """
     text = config.section("text_config") or config
     width, layers = text.int("hidden_size"), text.layers()
+    alone = config.raw("model_type") == "llama4_text"
     vision = config.section("vision_config") or ConfigReader({}, model_id=config.model_id, read=config.read)
     every = text.int("interleave_moe_layer_step", default=1)
     listed = text.ints("moe_layers")
@@ -269,7 +272,7 @@ def parse_llama4(config: ConfigReader) -> ModelSpec:
         max_positions=max_positions(text),
         embedding_name="language_model.model.embed_tokens",
         path="language_model.model.layers",
-        stacks=towers.llama4_tower(vision, width),
+        stacks=() if alone else towers.llama4_tower(vision, width),
         outer=config,
     )
 
@@ -356,12 +359,18 @@ FAMILIES: Final = (
         parse=partial(parse_qwen_vl, tower=towers.qwen3_vl_tower, default_type="qwen3"),
         architectures=("Qwen3VLForConditionalGeneration",),
     ),
-    Family(model_types=("glm4v",), parse=parse_glm4v, architectures=("Glm4vForConditionalGeneration",)),
+    Family(
+        model_types=("glm4v", "glm46v"), parse=parse_glm4v, architectures=("Glm4vForConditionalGeneration",)
+    ),
     Family(
         model_types=("glm4v_moe",), parse=parse_glm4v_moe, architectures=("Glm4vMoeForConditionalGeneration",)
     ),
     Family(model_types=("gemma3",), parse=parse_gemma3, architectures=("Gemma3ForConditionalGeneration",)),
-    Family(model_types=("llava",), parse=parse_llava, architectures=("LlavaForConditionalGeneration",)),
+    Family(
+        model_types=("llava", "llava_next"),
+        parse=parse_llava,
+        architectures=("LlavaForConditionalGeneration",),
+    ),
     Family(
         model_types=("mistral3", "ministral3"),
         parse=parse_mistral3,
@@ -382,7 +391,7 @@ FAMILIES: Final = (
         architectures=("MiniCPMV4_6ForConditionalGeneration",),
     ),
     Family(
-        model_types=("llama4",),
+        model_types=("llama4", "llama4_text"),
         parse=parse_llama4,
         architectures=("Llama4ForConditionalGeneration",),
     ),

@@ -27,6 +27,15 @@ def everywhere(config: ConfigReader, layers: int) -> Windows:
     return _by_type(listed, window, config) if listed else [window] * layers
 
 
+def listed(config: ConfigReader, layers: int) -> Windows:
+    """Only as `layer_types` says; a config with a window and without the list is refused."""
+    window = stated_window(config)
+    kinds = listed_types(config, layers)
+    if kinds is None and window is not None:
+        raise config.unsupported("sliding_window", "layer_types must say which layers have it")
+    return _by_type(kinds, window, config) if kinds else [None] * layers
+
+
 def late_layers(config: ConfigReader, layers: int) -> Windows:
     """Qwen: with `use_sliding_window`, layers from `max_window_layers` on."""
     used = config.bool("use_sliding_window", default=False)
