@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from calc.answer import Answer, Inputs, answer
 from calc.errors import InputError, MissingSpec
-from calc.scenario import apply_settings
+from calc.scenario import Fidelity, apply_settings
 from calc.sized import replica_weight_bytes
 from calc.verdict import Change
 
@@ -56,8 +56,6 @@ def candidate_levers(inputs: Inputs) -> tuple[Lever, ...]:
         _lever("int4 weights, groups of 128", Kind.APPROXIMATE, quantization="int4-g128"),
         _lever("fp8 KV cache", Kind.APPROXIMATE, kv_dtype="fp8"),
         _lever("int8 weights and fp8 KV cache", Kind.APPROXIMATE, quantization="int8", kv_dtype="fp8"),
-        _lever("paging instead of reservation", Kind.SAME_OUTPUT, paged="true"),
-        _lever("reservation instead of paging", Kind.SAME_OUTPUT, paged="false"),
         _lever(f"prefix cache holds {prefix:.0%} of prompts", Kind.SAME_OUTPUT, prefix_share=str(prefix)),
         _lever(
             "outputs half as long",
@@ -65,6 +63,11 @@ def candidate_levers(inputs: Inputs) -> tuple[Lever, ...]:
             output_tokens=str(max(1.0, scenario.output_tokens / 2)),
         ),
     ]
+    if scenario.fidelity == Fidelity.TEXTBOOK:  # the engines of the other fidelities page always
+        levers += [
+            _lever("paging instead of reservation", Kind.SAME_OUTPUT, paged="true"),
+            _lever("reservation instead of paging", Kind.SAME_OUTPUT, paged="false"),
+        ]
     levers += [_lever(f"tensor parallel over {tp}", Kind.SAME_OUTPUT, tp=str(tp)) for tp in (1, 2, 4, 8)]
     return tuple(_with_freed_room(inputs, lever) for lever in levers if _changes_something(inputs, lever))
 

@@ -74,6 +74,17 @@ class Answer:
     evidence: str = ""  # what the times stand on, in words
 
     @property
+    def tokens_per_s_per_gpu(self) -> float | None:
+        """Output tokens per second that one GPU can make: of a full batch, and where prompts are timed, beside them."""
+        if self.decode is None or self.fleet is None:
+            return None
+        whole = self.decode.tokens_per_s
+        if self.ledger is not None and self.fleet.busy > 0:
+            output = self.inputs.scenario.output_tokens
+            whole = self.fleet.rate_per_s / self.fleet.busy * output
+        return whole / self.layout.gpus_per_replica
+
+    @property
     def gpus(self) -> int:
         """GPUs of the whole deployment; of one replica when nothing serves."""
         replicas = self.fleet.replicas if self.fleet else 1

@@ -77,7 +77,8 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
     if hopeless is not None:
         return hopeless
     memory, ledger, fit = expected.memory_of(inputs.spec, accelerator, layout, scenario)
-    assumptions = (*_expected_assumptions(inputs), *ledger.assumptions, *inputs.warnings)
+    engine = (text.rstrip(".") for text in ledger.assumptions)
+    assumptions = (*_expected_assumptions(inputs), *engine, *inputs.warnings)
     blank = replace(_blank(inputs, layout, memory, ledger.verdict, assumptions), ledger=ledger)
     if not ledger.verdict.fits:
         return blank

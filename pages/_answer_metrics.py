@@ -5,6 +5,7 @@ from __future__ import annotations
 from calc import format as fmt
 from calc.answer import Answer, evidence
 from calc.provenance import Provenance
+from calc.scenario import Fidelity
 from pages._ui import Metric
 
 
@@ -13,6 +14,9 @@ def answer_metrics(result: Answer) -> list[Metric]:
     scenario, cost, fleet = result.inputs.scenario, result.cost, result.fleet
     kind = evidence(result)
     at = "mean" if scenario.percentile is None else "mean; the percentile needs the simulator"
+    textbook = scenario.fidelity == Fidelity.TEXTBOOK
+    first = "without queueing" if textbook else "at this load"
+    gap = "at a full batch" if textbook else "at this load, other prompts included"
     return [
         Metric(
             label="GPUs",
@@ -23,13 +27,13 @@ def answer_metrics(result: Answer) -> list[Metric]:
         Metric(
             label="TTFT",
             reading=fmt.optional(result.ttft_s, fmt.seconds),
-            help=f"Time to first token without queueing ({at}).",
+            help=f"Time to first token {first} ({at}).",
             provenance=kind,
         ),
         Metric(
             label="TPOT",
             reading=fmt.optional(result.tpot_s, fmt.seconds),
-            help=f"Time per output token at a full batch ({at}).",
+            help=f"Time per output token {gap} ({at}).",
             provenance=kind,
         ),
         Metric(

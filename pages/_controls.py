@@ -88,7 +88,7 @@ HARDWARE = (
     ),
     Control(
         parameter="tp",
-        label="GPUs per replica (tensor parallel)",
+        label="GPUs per replica (0: automatic)",
         kind="whole",
         low=0,
         high=1024,

@@ -73,13 +73,13 @@ def lever_row(text: str, kind: str, result: Answer) -> dict[str, str]:
     """One line of the levers' table."""
     works = result.verdict.fits and result.sequences and result.decode
     binding = BINDING[result.sequences.binding] if works and result.sequences else str(result.verdict.wall)
-    per_gpu = result.decode.tokens_per_s / result.layout.gpus_per_replica if result.decode else None
+    step_s = result.tpot_s.best if result.tpot_s else None
     return {
         "change": text,
         "binds": binding if works else f"does not work: {binding}",
         "sequences": fmt.count(result.sequences.batch) if result.sequences else "0",
-        "step": fmt.optional(result.tpot_s, fmt.seconds, "none"),
-        "tokens/s per GPU": fmt.optional(per_gpu, fmt.significant, "none"),
+        "step": fmt.optional(step_s, fmt.seconds, "none"),
+        "tokens/s per GPU": fmt.optional(result.tokens_per_s_per_gpu, fmt.significant, "none"),
         "GPUs": fmt.count(result.gpus) if works else "none",
         "$ per million out": fmt.optional(result.cost.usd_per_million_output, fmt.usd, "no price"),
         "output": kind,
