@@ -1,0 +1,165 @@
+"""One request to a running server, as the client saw it: `Sample`, with times on the client's own clock.
+
+TTFT is counted to the first delta that is not empty (content, reasoning, text or tool call), because a stream may open
+with a chunk that holds only a role. TPOT is (last - first)/(n - 1) with n from the server's own count, because a chunk is
+not a token; where the first chunk is known to hold m tokens it is (last - first)/(n - m).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from math import isfinite
+from typing import Any
+
+from calc.errors import InputError
+
+CACHED_SHARE_LIMIT = 0.05  # a prompt of which more was cached does not measure a prefill; assumed
+BUFFERED_GAP_S = 1e-4  # no server makes tokens of one stream ten thousand times a second; assumed
+BUFFERED_FEWEST = 4
+MERGED_TOKENS_PER_CHUNK = 1.5  # plain decoding gives 1.04 to 1.09 where UTF-8 is held back; measured on llama.cpp
+SCHEMA_VERSION = 1
+
+
+class Tag(StrEnum):
+    """What is unusual about a sample, by name."""
+
+    NO_USAGE = "no token counts from the server"
+    CACHED = "prompt was cached"
+    CACHE_UNKNOWN = "server does not say what was cached"
+    BUFFERED = "not streaming: all tokens arrived at once"
+    MERGED = "several tokens per chunk"
+    ROLE_FIRST = "opened with an empty chunk"
+    EMPTY_CHUNKS = "empty chunks in the stream"
+    NEW_CONNECTION = "opened a connection"
+    SHORT = "fewer tokens than asked"
+    NO_DONE = "stream ended without an end mark"
+
+
+class Fault(StrEnum):
+    """Why a request failed, by name."""
+
+    REFUSED = "connection refused"
+    RATE_LIMITED = "429 rate limited"
+    OVERLOADED = "503 overloaded"
+    CREDENTIALS = "credentials refused"
+    TOO_LONG = "context too long"
+    BAD_REQUEST = "request refused"
+    SERVER_ERROR = "server error"
+    REDIRECT = "redirect refused"
+    NOT_A_STREAM = "wrong content type"
+    SLOW_HEADERS = "no answer in time"
+    STALLED = "stream stalled"
+    NEVER_ENDS = "stream did not end in time"
+    DROPPED = "dropped mid-stream"
+    ERROR_IN_STREAM = "error in the stream"
+    NOTHING = "no tokens"
+    TOO_MUCH = "more data than asked"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One request. Seconds on a clock that starts with the run; None: not known or never happened.
+
+    `scheduled_s`: when an open loop wanted to send it (a closed loop: when it was sent). `first_s`, `last_s`: first and
+    last delta that was not empty; `end_s`: the stream's end. `prompt_tokens`, `output_tokens`, `cached_tokens`: the
+    server's counts. `first_chunk_tokens`: tokens in the first delta where the server says so.
+    `server`: its own view, seconds and counts under its own names (see `probes.endpoint.dialects`).
+    """
+
+    stage: str
+    scheduled_s: float
+    start_s: float
+    first_s: float | None = None
+    last_s: float | None = None
+    end_s: float | None = None
+    connect_s: float = 0.0
+    asked_tokens: int = 0
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    first_chunk_tokens: int = 1
+    chunks: int = 0
+    fault: str | None = None
+    detail: str = ""
+    tags: tuple[str, ...] = ()
+    server: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return self.fault is None and self.first_s is not None
+
+    @property
+    def ttft_s(self) -> float | None:
+        """From the scheduled time to the first delta that is not empty."""
+        return None if self.first_s is None else self.first_s - self.scheduled_s
+
+    @property
+    def e2e_s(self) -> float | None:
+        return None if self.last_s is None else self.last_s - self.scheduled_s
+
+    @property
+    def tpot_s(self) -> float | None:
+        """(last - first)/(n - m), m tokens in the first chunk; None for one token, unknown counts or a buffered stream."""
+        if self.first_s is None or self.last_s is None or self.output_tokens is None:
+            return None
+        later = self.output_tokens - self.first_chunk_tokens
+        if later < 1 or Tag.BUFFERED in self.tags:
+            return None
+        return (self.last_s - self.first_s) / later
+
+    @property
+    def measures_prefill(self) -> bool:
+        """Whether TTFT says something about a prefill: not cached, not buffered."""
+        return self.ok and Tag.CACHED not in self.tags and Tag.BUFFERED not in self.tags
+
+    def as_json(self) -> dict[str, Any]:
+        record = {f.name: getattr(self, f.name) for f in fields(self)}
+        return record | {"tags": list(self.tags), "server": dict(self.server)}
+
+
+def sample_from_json(data: Mapping[str, Any]) -> Sample:
+    """Read a sample back; raises InputError for a record of another form."""
+    known = {f.name for f in fields(Sample)}
+    try:
+        values = {name: value for name, value in data.items() if name in known}
+        values["tags"] = tuple(str(tag) for tag in data.get("tags", ()))
+        values["server"] = {str(k): float(v) for k, v in (data.get("server") or {}).items()}
+        sample = Sample(**values)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError("sample", str(error), "it must be a sample that a run wrote") from error
+    for name in ("scheduled_s", "start_s", "first_s", "last_s", "end_s"):
+        value = getattr(sample, name)
+        if value is not None and not (isinstance(value, int | float) and isfinite(value)):
+            raise InputError(name, value, "it must be a number of seconds")
+    return sample
+
+
+def tags_of(sample: Sample, *, empty_chunks: int, opened_empty: bool, ended: bool) -> tuple[str, ...]:
+    """The tags that a finished sample earns. `ended`: an end mark was seen."""
+    n, found = sample.output_tokens, []
+    if n is None:
+        found.append(Tag.NO_USAGE)
+    if sample.cached_tokens is None:
+        found.append(Tag.CACHE_UNKNOWN)
+    elif sample.prompt_tokens and sample.cached_tokens > CACHED_SHARE_LIMIT * sample.prompt_tokens:
+        found.append(Tag.CACHED)
+    if sample.first_s is not None and sample.last_s is not None:
+        counted = n if n is not None else sample.chunks
+        if counted >= BUFFERED_FEWEST and (sample.last_s - sample.first_s) < BUFFERED_GAP_S * (counted - 1):
+            found.append(Tag.BUFFERED)
+    if n is not None and sample.chunks and n > MERGED_TOKENS_PER_CHUNK * sample.chunks:
+        found.append(Tag.MERGED)
+    if opened_empty:
+        found.append(Tag.ROLE_FIRST)
+    if empty_chunks:
+        found.append(Tag.EMPTY_CHUNKS)
+    if sample.connect_s > 0:
+        found.append(Tag.NEW_CONNECTION)
+    if n is not None and n < sample.asked_tokens:
+        found.append(Tag.SHORT)
+    if not ended:
+        found.append(Tag.NO_DONE)
+    return tuple(str(tag) for tag in found)
