@@ -14,7 +14,8 @@ MOST_CONCURRENCY = 512
 ROOM_TOKENS = 64  # of the context, for a chat template and for words that make more tokens than the rule says
 SAFETY = 1.2  # a run stops when it has used this many times its budget
 WARM_WORDS = (8, 8, 200)
-RESCALE_TOKENS = 2  # tokens per word that a budget assumes before the server has counted any
+RESCALE_TOKENS = 4  # tokens per word that a budget assumes before the server has counted any
+FRONT_TOKENS = 48  # chat template and nonce: the shortest prompt that can be sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +61,17 @@ class TestPlan:
         if not (0 <= self.prompt_repeats <= 100 and 0 <= self.decode_repeats <= 1000):
             raise InputError("repeats", (self.prompt_repeats, self.decode_repeats), "at most 100 and 1,000")
         if self.open_rate_per_s is not None and not 0 < self.open_rate_per_s <= 1000:
-            raise InputError("open loop", self.open_rate_per_s, "a rate lies above 0 and up to 1,000 requests/s")
-        if not (1 <= self.stage_limit_s <= 3600 and 1 <= self.total_limit_s <= 7200 and 0 < self.open_s <= 3600):
-            raise InputError("limit", (self.stage_limit_s, self.total_limit_s), "a stage takes up to 3,600 s, a run 7,200 s")
+            raise InputError(
+                "open loop", self.open_rate_per_s, "a rate lies above 0 and up to 1,000 requests/s"
+            )
+        if not (
+            1 <= self.stage_limit_s <= 3600 and 1 <= self.total_limit_s <= 7200 and 0 < self.open_s <= 3600
+        ):
+            raise InputError(
+                "limit",
+                (self.stage_limit_s, self.total_limit_s),
+                "a stage takes up to 3,600 s, a run 7,200 s",
+            )
 
     def requests_at(self, concurrency: int) -> int:
         """Requests of one level: eight times the concurrency, at least 32, so that the steady window holds six rounds."""
@@ -99,13 +108,13 @@ def plan_from_json(data: Mapping[str, Any]) -> TestPlan:
     unknown = set(data) - {f.name for f in fields(TestPlan)}
     if unknown:
         raise InputError("plan", sorted(unknown), "these are no fields of a plan")
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
     return TestPlan(**values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Requests and tokens that a plan will use, by what the rules ask for; prompts are within a few per cent of it."""
+    """Requests and tokens that a plan will use, at most and about: every prompt may carry a template and a nonce on top."""
 
     requests: int
     input_tokens: int
@@ -126,9 +135,11 @@ def budget_of(plan: TestPlan) -> Budget:
     served = sum(levels) + plan.open_requests
     cached = 2 * len(plan.prompt_lengths) if plan.cached_pass else 0
     alone = len(plan.prompt_lengths) * plan.prompt_repeats
+    requests = len(WARM_WORDS) + alone + plan.decode_repeats + served + cached
     return Budget(
-        requests=len(WARM_WORDS) + alone + plan.decode_repeats + served + cached,
-        input_tokens=RESCALE_TOKENS * sum(WARM_WORDS)
+        requests=requests,
+        input_tokens=FRONT_TOKENS * requests
+        + RESCALE_TOKENS * sum(WARM_WORDS)
         + sum(plan.prompt_lengths) * plan.prompt_repeats
         + (2 * sum(plan.prompt_lengths) if plan.cached_pass else 0)
         + plan.decode_input * plan.decode_repeats

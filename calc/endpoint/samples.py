@@ -16,9 +16,14 @@ from typing import Any
 from calc.errors import InputError
 
 CACHED_SHARE_LIMIT = 0.05  # a prompt of which more was cached does not measure a prefill; assumed
+TEMPLATE_TOKENS = (
+    16  # the chat template in front of the nonce is the same in every prompt; one block of vLLM's cache
+)
 BUFFERED_GAP_S = 1e-4  # no server makes tokens of one stream ten thousand times a second; assumed
 BUFFERED_FEWEST = 4
-MERGED_TOKENS_PER_CHUNK = 1.5  # plain decoding gives 1.04 to 1.09 where UTF-8 is held back; measured on llama.cpp
+MERGED_TOKENS_PER_CHUNK = (
+    1.5  # plain decoding gives 1.04 to 1.09 where UTF-8 is held back; measured on llama.cpp
+)
 SCHEMA_VERSION = 1
 
 
@@ -139,27 +144,29 @@ def sample_from_json(data: Mapping[str, Any]) -> Sample:
 
 def tags_of(sample: Sample, *, empty_chunks: int, opened_empty: bool, ended: bool) -> tuple[str, ...]:
     """The tags that a finished sample earns. `ended`: an end mark was seen."""
-    n, found = sample.output_tokens, []
-    if n is None:
-        found.append(Tag.NO_USAGE)
-    if sample.cached_tokens is None:
-        found.append(Tag.CACHE_UNKNOWN)
-    elif sample.prompt_tokens and sample.cached_tokens > CACHED_SHARE_LIMIT * sample.prompt_tokens:
-        found.append(Tag.CACHED)
-    if sample.first_s is not None and sample.last_s is not None:
-        counted = n if n is not None else sample.chunks
-        if counted >= BUFFERED_FEWEST and (sample.last_s - sample.first_s) < BUFFERED_GAP_S * (counted - 1):
-            found.append(Tag.BUFFERED)
-    if n is not None and sample.chunks and n > MERGED_TOKENS_PER_CHUNK * sample.chunks:
-        found.append(Tag.MERGED)
-    if opened_empty:
-        found.append(Tag.ROLE_FIRST)
-    if empty_chunks:
-        found.append(Tag.EMPTY_CHUNKS)
-    if sample.connect_s > 0:
-        found.append(Tag.NEW_CONNECTION)
-    if n is not None and n < sample.asked_tokens:
-        found.append(Tag.SHORT)
-    if not ended:
-        found.append(Tag.NO_DONE)
-    return tuple(str(tag) for tag in found)
+    n = sample.output_tokens
+    earned = {
+        Tag.NO_USAGE: n is None,
+        Tag.CACHE_UNKNOWN: sample.cached_tokens is None,
+        Tag.CACHED: _cached(sample),
+        Tag.BUFFERED: _buffered(sample),
+        Tag.MERGED: n is not None and bool(sample.chunks) and n > MERGED_TOKENS_PER_CHUNK * sample.chunks,
+        Tag.ROLE_FIRST: opened_empty,
+        Tag.EMPTY_CHUNKS: empty_chunks > 0,
+        Tag.NEW_CONNECTION: sample.connect_s > 0,
+        Tag.SHORT: n is not None and n < sample.asked_tokens,
+        Tag.NO_DONE: not ended,
+    }
+    return tuple(str(tag) for tag, holds in earned.items() if holds)
+
+
+def _cached(sample: Sample) -> bool:
+    cached, prompt = sample.cached_tokens, sample.prompt_tokens
+    return bool(cached and prompt and cached - TEMPLATE_TOKENS > CACHED_SHARE_LIMIT * prompt)
+
+
+def _buffered(sample: Sample) -> bool:
+    if sample.first_s is None or sample.last_s is None:
+        return False
+    counted = sample.output_tokens if sample.output_tokens is not None else sample.chunks
+    return counted >= BUFFERED_FEWEST and sample.last_s - sample.first_s < BUFFERED_GAP_S * (counted - 1)

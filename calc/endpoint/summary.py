@@ -133,7 +133,9 @@ def fit_ttft(tokens: Sequence[float], seconds: Sequence[float]) -> TtftFit | Non
     best: tuple[float, Any] | None = None
     for size in (1, 2, 3):
         for chosen in combinations(terms, size):
-            solved, *_ = np.linalg.lstsq(columns[:, chosen] / (scale := columns[:, chosen].max(axis=0)), np.ones_like(t))
+            solved, *_ = np.linalg.lstsq(
+                columns[:, chosen] / (scale := columns[:, chosen].max(axis=0)), np.ones_like(t)
+            )
             weights = np.zeros(3)
             weights[list(chosen)] = solved / scale
             if np.any(weights < 0):

@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,10 +24,20 @@ CONNECT_S = 10.0
 FIRST_BYTE_S = 120.0
 SILENCE_S = 60.0
 REQUEST_S = 300.0
+DRAIN_S = 0.25
 LARGEST_ERROR = 64_000
 LARGEST_ANSWER = 4_000_000
-BYTES_PER_TOKEN = 4_000  # a chunk with counts and timings is a few hundred bytes; beyond this a server sends something else
-TOO_LONG_WORDS = ("context length", "context size", "maximum context", "too long", "exceed_context", "exceeds the available")
+BYTES_PER_TOKEN = (
+    4_000  # a chunk with counts and timings is a few hundred bytes; beyond this a server sends something else
+)
+TOO_LONG_WORDS = (
+    "context length",
+    "context size",
+    "maximum context",
+    "too long",
+    "exceed_context",
+    "exceeds the available",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +48,10 @@ class Limits:
     first_byte_s: float = FIRST_BYTE_S
     silence_s: float = SILENCE_S
     request_s: float = REQUEST_S
+
+
+# A kept connection was closed before it carried a byte of the answer: nothing was asked, so it is asked again.
+_STALE: tuple[Fault | None, str] = (Fault.DROPPED, "a kept connection was closed")
 
 
 @dataclass(slots=True)
@@ -56,8 +70,8 @@ class _Stream:
     server: dict[str, float] = field(default_factory=dict)
     chunks: int = 0
     empty_chunks: int = 0
-    opened_empty: bool = False
-    ended: bool = False
+    opened_empty_s: float | None = None
+    end_s: float | None = None
     finished: bool = False
     error: str = ""
     size: int = 0
@@ -94,8 +108,10 @@ class _Stream:
                 self.first_chunk_tokens = max(1, delta.output_tokens or 1)
             self.last_s = now_s
         elif not (delta.done or delta.finished or delta.counts_only):
-            self.empty_chunks += 1
-            self.opened_empty = self.opened_empty or self.first_s is None
+            if self.first_s is None:
+                self.opened_empty_s = now_s
+            else:
+                self.empty_chunks += 1
 
     def _counts(self, delta: Delta) -> None:
         """The latest count of each kind wins: running counts grow, the last is the whole."""
@@ -106,6 +122,11 @@ class _Stream:
         self.server.update(delta.server)
 
     @property
+    def opened_empty(self) -> bool:
+        """Whether an empty chunk came in a read before the first token's: a client that stamps it is wrong."""
+        return self.opened_empty_s is not None and (self.first_s or 0.0) > self.opened_empty_s
+
+    @property
     def too_much(self) -> bool:
         return self.size > LARGEST_ANSWER + BYTES_PER_TOKEN * self.max_tokens
 
@@ -113,9 +134,12 @@ class _Stream:
 class EndpointClient:
     """Requests to one target. Use as `async with EndpointClient.open(...) as client`."""
 
-    def __init__(self, http: httpx2.AsyncClient, target: Target, api: Api, key: ApiKey, limits: Limits) -> None:
+    def __init__(
+        self, http: httpx2.AsyncClient, target: Target, api: Api, key: ApiKey, limits: Limits
+    ) -> None:
         self._http, self.target, self.api, self._key, self.limits = http, target, api, key, limits
         self.started = time.perf_counter()
+        self.reuse = True  # until a connection that the server promised to keep turns out to be closed
         self.watch: Callable[[bytes, float], None] | None = None
 
     @classmethod
@@ -141,17 +165,22 @@ class EndpointClient:
         return time.perf_counter() - self.started
 
     def _headers(self) -> dict[str, str]:
-        return {"Host": self.target.host_header, "Accept-Encoding": "identity", **self._key.headers}
+        keep = {} if self.reuse else {"Connection": "close"}
+        return {"Host": self.target.host_header, "Accept-Encoding": "identity", **keep, **self._key.headers}
 
     def _extensions(self, trace: Any = None) -> dict[str, Any]:
         found: dict[str, Any] = {"sni_hostname": self.target.host} if self.target.scheme == "https" else {}
         return found | ({"trace": trace} if trace else {})
 
-    async def get(self, path: str, *, largest: int = 2_000_000, limit_s: float = 5.0) -> tuple[int, str] | None:
+    async def get(
+        self, path: str, *, largest: int = 2_000_000, limit_s: float = 5.0
+    ) -> tuple[int, str] | None:
         """(status, text) of a small document, or None where there is no answer. Never follows a redirect."""
         return await self._document("GET", path, None, largest, limit_s)
 
-    async def post(self, path: str, body: Mapping[str, Any], *, limit_s: float = 10.0) -> tuple[int, str] | None:
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, limit_s: float = 10.0
+    ) -> tuple[int, str] | None:
         """The same for a question with a JSON body."""
         return await self._document("POST", path, body, 2_000_000, limit_s)
 
@@ -178,26 +207,29 @@ class EndpointClient:
 
     async def ask(self, ask: Ask, *, stage: str, scheduled_s: float | None = None) -> Sample:
         """Send one request and follow its stream to the end; never raises for what a server does."""
-        start = self.now_s
-        sample = Sample(
-            stage=stage,
-            scheduled_s=start if scheduled_s is None else scheduled_s,
-            start_s=start,
-            asked_tokens=ask.max_tokens,
-        )
         stream = _Stream(api=self.api, max_tokens=ask.max_tokens)
         connect: list[float] = []
         try:
             async with asyncio.timeout(self.limits.request_s):
-                fault, detail = await self._follow(ask, stream, connect)
+                start, connect = self.now_s, []
+                while (answer := await self._follow(ask, stream, connect)) is _STALE:
+                    self.reuse = False
+                    start, connect = self.now_s, []
+                fault, detail = answer
         except TimeoutError:
             fault, detail = (
                 (Fault.NEVER_ENDS, f"cut off after {self.limits.request_s:g} s")
                 if stream.size
                 else (Fault.SLOW_HEADERS, f"nothing within {self.limits.request_s:g} s")
             )
-        end = self.now_s
+        end = stream.end_s or self.now_s
         stream.close(end)
+        sample = Sample(
+            stage=stage,
+            scheduled_s=start if scheduled_s is None else scheduled_s,
+            start_s=start,
+            asked_tokens=ask.max_tokens,
+        )
         if fault is None and stream.error:
             fault, detail = Fault.ERROR_IN_STREAM, stream.error
         if fault is None and stream.first_s is None:
@@ -223,6 +255,8 @@ class EndpointClient:
         except httpx2.TimeoutException:
             return Fault.SLOW_HEADERS, "the connection timed out"
         except httpx2.HTTPError as error:
+            if self.reuse and not connect:
+                return _STALE
             return Fault.DROPPED, f"before the answer: {type(error).__name__}"
         try:
             refusal = await self._refusal(response)
@@ -243,6 +277,8 @@ class EndpointClient:
                 if self.watch is not None:
                     self.watch(data, now + self.started)
                 if stream.done:
+                    stream.end_s = now
+                    await _drain(chunks)
                     break
                 if stream.too_much:
                     return Fault.TOO_MUCH, f"{stream.size} bytes for {stream.max_tokens} tokens"
@@ -273,7 +309,14 @@ class EndpointClient:
         return _fault_of(code, text), f"HTTP {code}: {words}" if words else f"HTTP {code}"
 
     def _finished(
-        self, sample: Sample, stream: _Stream, fault: Fault | None, detail: str, *, end_s: float, connect_s: float
+        self,
+        sample: Sample,
+        stream: _Stream,
+        fault: Fault | None,
+        detail: str,
+        *,
+        end_s: float,
+        connect_s: float,
     ) -> Sample:
         finished = replace(
             sample,
@@ -305,7 +348,7 @@ def _connect_trace(connect: list[float]) -> Any:
     """A trace that adds up the seconds spent on opening a connection and on TLS."""
     began: dict[str, float] = {}
 
-    async def trace(name: str, _: Mapping[str, Any]) -> None:  # noqa: RUF029 - the client awaits it
+    async def trace(name: str, _: Mapping[str, Any]) -> None:
         kind, _, state = name.rpartition(".")
         if kind.endswith(("connect_tcp", "start_tls")):
             if state == "started":
@@ -314,6 +357,14 @@ def _connect_trace(connect: list[float]) -> Any:
                 connect.append(time.perf_counter() - began.pop(kind))
 
     return trace
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read what follows the end mark, so that the connection can be used again; a server that keeps it open is left."""
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in chunks:
+                pass
 
 
 async def _read_up_to(response: httpx2.Response, largest: int) -> bytes:

@@ -96,15 +96,17 @@ def read_line(api: Api, line: bytes) -> Delta:
     """The delta of one line; blank lines, comments and other SSE fields are `ignored`."""
     if len(line) > LONGEST_LINE:
         return Delta(error="a line of more than 4 MB")
-    text = line.decode("utf-8", errors="replace").strip("\r\n")
+    text = line.decode("utf-8", errors="replace").strip()
     if api is not Api.OLLAMA:
         if not text.startswith("data:"):
-            return Delta(ignored=True) if not text.startswith("{") else _refused(text)
+            return _refused(text) if text.startswith("{") else Delta(ignored=True)
         text = text[5:].strip()
         if text == DONE_MARK:
             return Delta(done=True)
-    if not text.strip():
-        return Delta(ignored=True)
+    return _read_object(api, text) if text else Delta(ignored=True)
+
+
+def _read_object(api: Api, text: str) -> Delta:
     try:
         data = json.loads(text)
     except (json.JSONDecodeError, RecursionError):

@@ -29,7 +29,12 @@ HISTOGRAMS: Mapping[str, str] = {
     "sglang:inter_token_latency_seconds": "tpot_s",
 }
 WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred")
-ENGINE_OF_SERIES = (("vllm:", Engine.VLLM), ("sglang:", Engine.SGLANG), ("llamacpp:", Engine.LLAMA_CPP), ("trtllm_", Engine.TENSORRT_LLM))
+ENGINE_OF_SERIES = (
+    ("vllm:", Engine.VLLM),
+    ("sglang:", Engine.SGLANG),
+    ("llamacpp:", Engine.LLAMA_CPP),
+    ("trtllm_", Engine.TENSORRT_LLM),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,22 +125,35 @@ async def ollama_context(client: EndpointClient, model: str) -> int | None:
     info = (data or {}).get("model_info")
     if not isinstance(info, dict):
         return None
-    return next((n for key, value in info.items() if key.endswith(".context_length") and (n := _whole(value))), None)
+    return next(
+        (n for key, value in info.items() if key.endswith(".context_length") and (n := _whole(value))), None
+    )
 
 
 def _names(data: Mapping[str, Any] | None) -> tuple[str, ...]:
     entries = (data or {}).get("models") or ()
-    return tuple(str(e["name"])[:LONGEST_NAME] for e in entries if isinstance(e, dict) and isinstance(e.get("name"), str))
+    return tuple(
+        str(e["name"])[:LONGEST_NAME]
+        for e in entries
+        if isinstance(e, dict) and isinstance(e.get("name"), str)
+    )
 
 
-def _engine(metrics: Mapping[str, float], props: Mapping[str, Any] | None, entries: list[dict[str, Any]]) -> str:
+def _engine(
+    metrics: Mapping[str, float], props: Mapping[str, Any] | None, entries: list[dict[str, Any]]
+) -> str:
     for prefix, engine in ENGINE_OF_SERIES:
         if any(name.startswith(prefix) for name in metrics):
             return str(engine)
     if props is not None and "total_slots" in props:
         return str(Engine.LLAMA_CPP)
     owner = str(entries[0].get("owned_by", "")).lower() if entries else ""
-    known = {"vllm": Engine.VLLM, "sglang": Engine.SGLANG, "llamacpp": Engine.LLAMA_CPP, "tensorrt_llm": Engine.TENSORRT_LLM}
+    known = {
+        "vllm": Engine.VLLM,
+        "sglang": Engine.SGLANG,
+        "llamacpp": Engine.LLAMA_CPP,
+        "tensorrt_llm": Engine.TENSORRT_LLM,
+    }
     return str(known.get(owner, ""))
 
 

@@ -25,7 +25,12 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     try:
         while head := await reader.readuntil(b"\r\n\r\n"):
             length = next(
-                (int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0
+                (
+                    int(line[15:])
+                    for line in head.lower().split(b"\r\n")
+                    if line.startswith(b"content-length:")
+                ),
+                0,
             )
             body = json.loads(await reader.readexactly(min(length, LARGEST_BODY)) or b"{}")
             await _stream(writer, body)
@@ -45,7 +50,10 @@ async def _stream(writer: asyncio.StreamWriter, body: dict[str, object]) -> None
         if (wait := due - time.perf_counter()) > 0:
             await asyncio.sleep(wait)
         usage = b'"usage":{"prompt_tokens":1,"completion_tokens":%d},' % (number + 1)
-        payload = b'data: {"choices":[{"delta":{"content":"a"}}],%s"sent":%.7f}\n\n' % (usage, time.perf_counter())
+        payload = b'data: {"choices":[{"delta":{"content":"a"}}],%s"sent":%.7f}\n\n' % (
+            usage,
+            time.perf_counter(),
+        )
         writer.write(_frame(payload))
         await writer.drain()
     writer.write(_frame(b"data: [DONE]\n\n") + b"0\r\n\r\n")

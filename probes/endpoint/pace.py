@@ -90,7 +90,9 @@ async def measure_client(
         port = await asyncio.wait_for(asyncio.to_thread(_port_of, server), 30.0)
         return await asyncio.wait_for(_follow(port, streams, tokens, gap_s), limit_s)
     except TimeoutError:
-        raise ProbeError("The client's own cost could not be measured in time.", next_step="Close other programs.") from None
+        raise ProbeError(
+            "The client's own cost could not be measured in time.", next_step="Close other programs."
+        ) from None
     finally:
         server.kill()
         server.wait()

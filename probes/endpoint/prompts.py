@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 # Short common words, of which most tokenizers make one token each; what they make of them is measured, not assumed.
-WORDS = (
-    "time year people way day man thing woman life child world school state family student group country problem hand "
-    "part place case week company system program question work number night point home water room mother area money "
-    "story fact month lot right study book eye job word business issue side kind head house service friend father power "
-    "hour game line end member law car city name team minute idea body back parent face others level office door health "
-    "person art war history party result change morning reason research girl guy moment air teacher force education"
-).split()
+_TEXT = (
+    "time year people way day man thing woman life child world school state family student group "
+    "country problem hand part place case week company system program question work number night "
+    "point home water room mother area money story fact month lot right study book eye job word "
+    "business issue side kind head house service friend father power hour game line end member "
+    "law car city name team minute idea body back parent face others level office door health "
+    "person art war history party result change morning reason research girl guy moment air "
+    "teacher force education"
+)
+WORDS = tuple(_TEXT.split())
 NONCE_WORDS = 6
 FIRST_GUESS = 1.3  # tokens per word, until two answers have said how many it is
 
@@ -34,7 +37,7 @@ class LengthRule:
     @classmethod
     def fitted(cls, seen: Sequence[tuple[int, int]]) -> LengthRule:
         """The line through (words, reported tokens); the first guess where the counts say nothing."""
-        by_words = sorted({words: tokens for words, tokens in seen}.items())
+        by_words = sorted(dict(seen).items())
         if len(by_words) < 2:
             return cls()
         (few, small), (many, large) = by_words[0], by_words[-1]

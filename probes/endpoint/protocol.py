@@ -76,7 +76,13 @@ class Run:
         self.sent += 1
         self.spent_tokens += (sample.prompt_tokens or 0) + (sample.output_tokens or sample.chunks)
         self.progress(
-            {"event": "progress", "stage": stage, "done": self.sent, "total": self.budget.requests, "fault": sample.fault}
+            {
+                "event": "progress",
+                "stage": stage,
+                "done": self.sent,
+                "total": self.budget.requests,
+                "fault": sample.fault,
+            }
         )
         return sample
 
@@ -105,7 +111,9 @@ class Run:
                 seen.append((words, sample.prompt_tokens))
         self.rule = LengthRule.fitted(seen)
         if not seen:
-            self.notes.append("The server reports no token counts: prompt lengths are guesses, TPOT is not measured.")
+            self.notes.append(
+                "The server reports no token counts: prompt lengths are guesses, TPOT is not measured."
+            )
 
     async def by_prompt_length(self) -> None:
         """TTFT one request at a time at each length; shuffled, so that a drift does not look like a length."""
@@ -122,7 +130,9 @@ class Run:
             self.notes.append(f"Prompts of {min(too_long):,} tokens do not fit the server's context.")
 
     async def decode_alone(self) -> None:
-        await self._one_by_one("decode", self.plan.decode_repeats, self.plan.decode_input, self.plan.decode_tokens)
+        await self._one_by_one(
+            "decode", self.plan.decode_repeats, self.plan.decode_input, self.plan.decode_tokens
+        )
 
     async def _one_by_one(self, stage: str, repeats: int, input_tokens: int, output_tokens: int) -> None:
         failures = 0
@@ -254,7 +264,9 @@ async def measure(
         facts = await discover(client)
         chosen = _model(model, facts)
         if api is Api.OLLAMA:
-            facts = replace(facts, context_tokens=facts.context_tokens or await ollama_context(client, chosen))
+            facts = replace(
+                facts, context_tokens=facts.context_tokens or await ollama_context(client, chosen)
+            )
         fitted = plan.within(facts.context_tokens)
         run = Run(
             client=client, plan=fitted, model=chosen, facts=facts, progress=progress, budget=budget_of(fitted)
@@ -304,12 +316,16 @@ def _model(wanted: str, facts: ServerFacts) -> str:
     for known in (facts.loaded, facts.models):
         if known:
             return known[0]
-    raise InputError("model", "none", "the server lists no models", next_step="Name the model that it serves.")
+    raise InputError(
+        "model", "none", "the server lists no models", next_step="Name the model that it serves."
+    )
 
 
 def _ollama_context(plan: TestPlan, facts: ServerFacts) -> int:
     """One context length for the whole run: the default of Ollama would cut long prompts silently."""
-    longest = max(*plan.prompt_lengths, plan.level_input + plan.level_output, plan.decode_input + plan.decode_tokens)
+    longest = max(
+        *plan.prompt_lengths, plan.level_input + plan.level_output, plan.decode_input + plan.decode_tokens
+    )
     needed = longest + plan.prompt_output + 256
     return min(needed, facts.context_tokens or needed)
 
@@ -317,7 +333,9 @@ def _ollama_context(plan: TestPlan, facts: ServerFacts) -> int:
 def _record(run: Run, target: Target, lag: LoopLag, cost: ClientCost | None) -> dict[str, Any]:
     late = lag.quantile(0.99)
     if late is not None and late > LAG_LIMIT_S:
-        run.notes.append(f"The client was busy: its event loop was {late * 1e3:.0f} ms late at the 99th percentile.")
+        run.notes.append(
+            f"The client was busy: its event loop was {late * 1e3:.0f} ms late at the 99th percentile."
+        )
     return {
         "kind": RUN_KIND,
         "schema": SCHEMA_VERSION,
@@ -337,4 +355,3 @@ def _record(run: Run, target: Target, lag: LoopLag, cost: ClientCost | None) -> 
         },
         "notes": list(dict.fromkeys(run.notes)),
     }
-

@@ -18,7 +18,15 @@ from calc.errors import InputError
 ALLOW_VARIABLE = "RIDGEBEAM_ENDPOINT_HOSTS"
 LONGEST_URL = 500
 STANDARD_PORTS = {"http": 80, "https": 443}
-KNOWN_PATHS = ("/v1/chat/completions", "/v1/completions", "/api/generate", "/api/chat", "/v1/models", "/v1", "/api")
+KNOWN_PATHS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/api/generate",
+    "/api/chat",
+    "/v1/models",
+    "/v1",
+    "/api",
+)
 
 
 class Deployment(StrEnum):
@@ -132,11 +140,15 @@ def _split(url: str) -> tuple[str, str, int, str]:
         parts = urlsplit(text)
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
-        raise InputError("URL", "a host or port that cannot be read", "write it as http://host:port") from None
+        raise InputError(
+            "URL", "a host or port that cannot be read", "write it as http://host:port"
+        ) from None
     if parts.scheme not in STANDARD_PORTS:
         raise InputError("URL", parts.scheme, "it must begin with http:// or https://")
     if parts.username is not None or parts.password is not None:
-        raise InputError("URL", "a name or key before the host", "give the API key in its own field, never in a URL")
+        raise InputError(
+            "URL", "a name or key before the host", "give the API key in its own field, never in a URL"
+        )
     if parts.query or parts.fragment:
         raise InputError("URL", "a query", "give the server's address alone; a key belongs in its own field")
     if not host:
@@ -159,7 +171,10 @@ def _addresses(host: str, port: int) -> tuple[str, ...]:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise InputError(
-            "URL", host, "its host must have an address", next_step="Check the spelling, or give the address itself."
+            "URL",
+            host,
+            "its host must have an address",
+            next_step="Check the spelling, or give the address itself.",
         ) from None
     return tuple(dict.fromkeys(str(entry[4][0]).split("%")[0] for entry in found))
 
@@ -177,5 +192,7 @@ def _check_shared(host: str, addresses: tuple[str, ...], policy: Policy) -> None
         mapped = getattr(address, "ipv4_mapped", None) or address
         if not mapped.is_global and host != text:
             raise InputError(
-                "URL", host, "it leads to a private or special address, which a shared deployment does not reach"
+                "URL",
+                host,
+                "it leads to a private or special address, which a shared deployment does not reach",
             )

@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 
 import pytest
-
 from llama_server import write_model
 from scripted_server import ScriptedServer
 

@@ -34,7 +34,9 @@ def vocabulary():
     return tokens, types, scores
 
 
-def write_model(path, *, layers=4, embedding=EMBEDDING, heads=HEADS, kv_heads=KV_HEADS, feed_forward=FEED_FORWARD):
+def write_model(
+    path, *, layers=4, embedding=EMBEDDING, heads=HEADS, kv_heads=KV_HEADS, feed_forward=FEED_FORWARD
+):
     """A Llama of random 16-bit weights."""
     import gguf
 
@@ -93,7 +95,7 @@ def write_model(path, *, layers=4, embedding=EMBEDDING, heads=HEADS, kv_heads=KV
     return path
 
 
-def serve(path, slots, life_s, context=CONTEXT, threads=2):
+def serve(path, slots, life_s, context=CONTEXT, threads=1):
     import xllamacpp
 
     params = xllamacpp.CommonParams()

@@ -25,7 +25,12 @@ def asked(server, behaviour, *, api=Api.CHAT, tokens=8, key=None, limits=QUICK):
 
 def test_a_plain_stream_has_no_fault_and_the_servers_counts(scripted):
     sample = asked(scripted, "steady")
-    assert (sample.fault, sample.output_tokens, sample.prompt_tokens, sample.cached_tokens) == (None, 8, 40, 0)
+    assert (sample.fault, sample.output_tokens, sample.prompt_tokens, sample.cached_tokens) == (
+        None,
+        8,
+        40,
+        0,
+    )
     assert sample.tpot_s == pytest.approx((sample.last_s - sample.first_s) / 7)
     assert not {Tag.BUFFERED, Tag.MERGED, Tag.ROLE_FIRST, Tag.NO_USAGE, Tag.NO_DONE} & set(sample.tags)
 
@@ -39,7 +44,7 @@ def test_a_role_is_not_a_token(scripted):
 
 def test_reasoning_is_a_token_and_null_content_is_not(scripted):
     sample = asked(scripted, "role_with_null", tokens=2)
-    assert 0.2 <= sample.ttft_s
+    assert sample.ttft_s >= 0.2
     assert sample.chunks == 2
     assert sample.tpot_s >= 0.05  # from the reasoning to the content
 

@@ -62,7 +62,17 @@ def test_urls_that_are_refused_whoever_asks(typed):
 
 @pytest.mark.parametrize(
     "address",
-    ["127.0.0.1", "10.0.0.5", "192.168.1.1", "169.254.169.254", "100.64.0.1", "[::1]", "[fd00::1]", "[fe80::1]", "8.8.8.8"],
+    [
+        "127.0.0.1",
+        "10.0.0.5",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "[::1]",
+        "[fd00::1]",
+        "[fe80::1]",
+        "8.8.8.8",
+    ],
 )
 def test_a_shared_deployment_goes_nowhere_by_default(address):
     with pytest.raises(InputError, match="shared"):
@@ -79,7 +89,9 @@ def test_the_operator_allows_hosts_by_name(monkeypatch):
         checked_target("http://10.0.0.6:8000", policy)
 
 
-@pytest.mark.parametrize("inside", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "::ffff:10.0.0.1", "fe80::1"])
+@pytest.mark.parametrize(
+    "inside", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "::ffff:10.0.0.1", "fe80::1"]
+)
 def test_an_allowed_name_that_leads_inside_is_refused(monkeypatch, inside):
     policy = Policy(deployment=Deployment.SHARED, allowed_hosts=frozenset({"llm.example.org"}))
     resolving(monkeypatch, llm_example_org=["93.184.216.34", inside])

@@ -1,0 +1,81 @@
+"""A run as it lies in a file: `EndpointRun`, read back with every field checked, and its samples by stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calc.endpoint.plan import TestPlan, plan_from_json
+from calc.endpoint.samples import SCHEMA_VERSION, Sample, sample_from_json
+from calc.errors import InputError
+
+KIND = "ridgebeam endpoint run"
+LARGEST_CHARS = 50_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointRun:
+    """What was measured, where, and with what plan. `server`: facts that the server told; `client`: the client's own cost."""
+
+    target: str
+    api: str
+    model: str
+    plan: TestPlan
+    samples: tuple[Sample, ...]
+    server: Mapping[str, Any]
+    server_means: Mapping[str, Mapping[str, float]]
+    waiting: Mapping[str, float]
+    client: Mapping[str, Any]
+    notes: tuple[str, ...]
+    wall_s: float
+
+    def stage(self, name: str) -> tuple[Sample, ...]:
+        return tuple(sample for sample in self.samples if sample.stage == name)
+
+    @property
+    def slots(self) -> int | None:
+        """How many requests the server works on at a time, where it says."""
+        found = self.server.get("slots")
+        return found if isinstance(found, int) else None
+
+
+def run_from_json(data: object) -> EndpointRun:
+    """Read a run back; raises InputError naming what is wrong with it."""
+    if not isinstance(data, Mapping) or data.get("kind") != KIND:
+        raise InputError("run", type(data).__name__, f"kind must be {KIND!r}")
+    if data.get("schema") != SCHEMA_VERSION:
+        raise InputError("run schema", data.get("schema"), f"this version reads {SCHEMA_VERSION}")
+    for name in ("samples", "notes"):
+        if not isinstance(data.get(name), list):
+            raise InputError(f"run {name}", data.get(name), "it must be a list")
+    for name in ("plan", "server", "server_means", "waiting", "client"):
+        if not isinstance(data.get(name), Mapping):
+            raise InputError(f"run {name}", data.get(name), "it must be an object")
+    return EndpointRun(
+        target=str(data.get("target", "")),
+        api=str(data.get("api", "")),
+        model=str(data.get("model", "")),
+        plan=plan_from_json(data["plan"]),
+        samples=tuple(sample_from_json(entry) for entry in data["samples"]),
+        server=data["server"],
+        server_means=data["server_means"],
+        waiting=data["waiting"],
+        client=data["client"],
+        notes=tuple(str(note) for note in data["notes"]),
+        wall_s=float(data.get("wall_s", 0.0)),
+    )
+
+
+def run_from_text(text: str) -> EndpointRun:
+    """The same from a file's text; a report that holds its run is read too."""
+    if len(text) > LARGEST_CHARS:
+        raise InputError("run", f"{len(text)} characters", f"at most {LARGEST_CHARS} are read")
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        raise InputError("run", text[:40], "it must be a JSON file that a load test wrote") from None
+    if isinstance(data, Mapping) and isinstance(data.get("run"), Mapping):
+        data = data["run"]
+    return run_from_json(data)

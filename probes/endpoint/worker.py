@@ -1,0 +1,64 @@
+"""The load test as a process: `python -m probes.endpoint.worker`, a question on standard input, JSON lines on standard output.
+
+The API key comes in on standard input and is held in memory only. Events: `progress`, `facts`, then `result` or `error`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from calc.endpoint.plan import plan_from_json
+from calc.errors import InputError, RidgebeamError
+from probes.endpoint.dialects import Api
+from probes.endpoint.protocol import measure
+from probes.endpoint.safety import ApiKey, Deployment, Policy, checked_target
+
+
+def emit(event: dict[str, Any]) -> None:
+    """One event, flushed."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+async def _measured(question: dict[str, Any]) -> dict[str, Any]:
+    plan = plan_from_json(question["plan"])
+    policy = Policy.from_environment(deployment=Deployment(question["deployment"]))
+    target = checked_target(question["url"], policy)
+    limit = asyncio.timeout(plan.total_limit_s + 120.0)  # the plan's own limit ends the run first
+    async with limit:
+        return await measure(
+            target,
+            Api(question["api"]),
+            plan,
+            key=ApiKey(question.get("key", "")),
+            model=question.get("model", ""),
+            progress=emit,
+        )
+
+
+def main() -> int:
+    """Answer one question."""
+    try:
+        emit({"event": "result", "run": asyncio.run(_measured(json.loads(sys.stdin.readline())))})
+    except RidgebeamError as error:
+        kind = "input" if isinstance(error, InputError) else "probe"
+        emit({"event": "error", "kind": kind, "message": error.message, "next_step": error.next_step})
+        return error.exit_code
+    except TimeoutError:
+        emit(
+            {
+                "event": "error",
+                "kind": "probe",
+                "message": "The run did not end in time.",
+                "next_step": "Ask for less.",
+            }
+        )
+        return 4
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
