@@ -138,7 +138,9 @@ def _step_model(arguments: argparse.Namespace) -> StepModel | None:
     from presets import profiles, sources
     from presets.resolve import accelerator_named
 
-    hardware = {name: value for name, value in vars(arguments).items() if name != "rate"}  # traffic is measured
+    hardware = {
+        name: value for name, value in vars(arguments).items() if name != "rate"
+    }  # traffic is measured
     chosen = scenario(argparse.Namespace(**hardware, revision=""), gpu=arguments.gpu)
     accelerator = accelerator_named(arguments.gpu)
     spec = sources.read(arguments.source).spec
