@@ -21,7 +21,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 
 from fit_kernels import all_curves, best_links
 from fit_points import PointFit, usable
-from fit_serving import ENGINES, FAMILY, OLD, Fit, profile_of, rows_of
+from fit_serving import ENGINES, FAMILY, OLD, Fit, Origin, profile_of, rows_of
 
 from calc.collectives import LinkCurve
 from calc.profile import device_as_json, engine_as_json
@@ -210,38 +210,51 @@ def main() -> None:
     report["points"] = point_report(point_fit, solved)
     report["constants"]["single runs"] = len(point_fit.params)
     spread.setdefault("related", 1.17)
-    write(fit, point_fit, solved, links, spread, report)
+    origins = origins_of(fit, point_fit, curves, found, report)
+    write(fit, point_fit, solved, links, spread, report, origins)
     if not quick:
         spread["related"] = max(1.0, points_held_out(point_fit, solved, report) / spread["dense"])
-    write(fit, point_fit, solved, links, spread, report)
+        write(fit, point_fit, solved, links, spread, report, origins)
     print(json.dumps({k: v for k, v in report.items() if k != "groups"}, indent=1)[:6000])
 
 
+def origins_of(
+    fit: Fit, points: PointFit, curves: list[dict], found: dict, report: dict
+) -> dict[tuple[str, str], Origin]:
+    """Source and held-out error of every fitted constant, by name and scope."""
+    kernels = {
+        key: Origin("kernel tables", report["kernels"]["gemm"]["median"]) for key in kernel_values(curves)
+    }
+    late = report["first token, group held out"]["median"]
+    first = {key: Origin("serving points, first token", late) for key in first_token_values(found)}
+    middle = report["group held out"]["all"]["median"]
+    serving = {(p.name, p.scope): Origin("serving points", middle) for p in fit.params}
+    single = report.get("points, GPU held out", report["points"])["all"]["median"]
+    runs = {(p.name, p.scope): Origin("single runs", single) for p in points.params}
+    return {**kernels, **first, **serving, **runs}
+
+
 def held_out_reports(fit: Fit, full: np.ndarray, inside: np.ndarray, report: dict) -> dict[str, float]:
-    """Every (model, GPU, engine), GPU, and model held out in turn; the ranges that follow."""
+    """Every (model, GPU, engine), GPU, and model held out in turn; the ranges hold 80% of all held-out points of a class."""
     keys = {
         "group held out": lambda row: list(row.group),
         "GPU held out": lambda row: row.accelerator,
         "model held out": lambda row: row.group[0],
     }
-    spread = {}
+    spread, seen_apart = {}, {}
     for name, key in keys.items():
-        predicted = held_out(fit, full, key)
+        predicted = seen_apart[name] = held_out(fit, full, key)
         errors = predicted / fit.tpot - 1
         report[name] = by(errors, fit.klass) | {"all": summary(errors)}
         names = np.array(["|".join(np.atleast_1d(key(row))) for row in fit.rows])
         report[f"{name}, each"] = by(errors, names)
-        if name == "group held out":
-            report["range coverage"] = {}
-            for klass in ("dense", "experts", "latent"):
-                rows = fit.klass == klass
-                spread[klass] = round(spread80(predicted[rows], fit.tpot[rows]), 3)
-                spread[f"{klass}, same model"] = round(spread80(inside[rows], fit.tpot[rows]), 3)
-            for other, other_key in keys.items():
-                del other_key
-                report["range coverage"].setdefault(other, {})
-        for klass in ("dense", "experts", "latent"):
-            rows = fit.klass == klass
+    report["range coverage"] = {name: {} for name in keys}
+    for klass in ("dense", "experts", "latent"):
+        rows = fit.klass == klass
+        pooled = np.concatenate([predicted[rows] for predicted in seen_apart.values()])
+        spread[klass] = round(spread80(pooled, np.tile(fit.tpot[rows], len(keys))), 3)
+        spread[f"{klass}, same model"] = round(spread80(inside[rows], fit.tpot[rows]), 3)
+        for name, predicted in seen_apart.items():
             report["range coverage"][name][klass] = round(
                 covered(predicted[rows], fit.tpot[rows], spread[klass]), 3
             )
@@ -297,12 +310,20 @@ def points_held_out(fit: PointFit, solved: np.ndarray, report: dict) -> float:
     return spread80(predicted, fit.observed)
 
 
-def write(fit: Fit, points: PointFit, solved: np.ndarray, links: dict, spread: dict, report: dict) -> None:
+def write(
+    fit: Fit,
+    points: PointFit,
+    solved: np.ndarray,
+    links: dict,
+    spread: dict,
+    report: dict,
+    origins: dict,
+) -> None:
     merged = points.values(solved)
     families = sorted(set(links) | {family for _, _, family, _, _ in points.terms})
     devices, engines = [], []
     for family in families:
-        profile = profile_of(merged, family, "vllm", links=links)
+        profile = profile_of(merged, family, "vllm", links=links, origins=origins)
         ids = {a for a, f in FAMILY.items() if f == family} | {
             p.accelerator for p, _, f, _, _ in points.terms if f == family
         }
@@ -310,14 +331,11 @@ def write(fit: Fit, points: PointFit, solved: np.ndarray, links: dict, spread: d
             "accelerators": sorted(ids),
             "source": SOURCES.get(family, "single runs"),
         }
-        for name, number in entry["numbers"].items():
-            if (name, family) not in merged and (name, "") not in merged:
-                number["provenance"] = "assumed"
         devices.append(entry)
     for engine in ENGINES:
         versions = [OLD, ""] if engine == "tensorrt-llm" else ["0.7", ""] if engine == "vllm" else [""]
         for version in versions:
-            profile = profile_of(merged, "hopper", engine, version=version, links=links)
+            profile = profile_of(merged, "hopper", engine, version=version, links=links, origins=origins)
             engines.append(
                 engine_as_json(profile.engine)
                 | {"families": ["hopper", "blackwell"], "source": "serving points"}
@@ -326,10 +344,12 @@ def write(fit: Fit, points: PointFit, solved: np.ndarray, links: dict, spread: d
         {(p.engine, f) for p, _, f, _, _ in points.terms if (p.engine not in ENGINES) or f == "cdna"}
     )
     for engine, family in local:
-        profile = profile_of(merged, family, engine, links=links)
+        profile = profile_of(merged, family, engine, links=links, origins=origins)
         engines.append(engine_as_json(profile.engine) | {"families": [family], "source": "single runs"})
-    engines += [general(e, local, merged, links) for e in sorted({e for e, _ in local if e not in ENGINES})]
-    apple = profile_of(merged, "apple", "llama.cpp", links=links)
+    engines += [
+        general(e, local, merged, links, origins) for e in sorted({e for e, _ in local if e not in ENGINES})
+    ]
+    apple = profile_of(merged, "apple", "llama.cpp", links=links, origins=origins)
     engines.append(
         engine_as_json(apple.engine)
         | {"engine": "mlx", "families": [], "source": "taken from llama.cpp on Apple"}
@@ -359,10 +379,10 @@ SOURCES = {
 }
 
 
-def general(engine: str, local: list, merged: dict, links: dict) -> dict:
+def general(engine: str, local: list, merged: dict, links: dict, origins: dict) -> dict:
     """An engine on a family where it was never measured: the median of what it reaches elsewhere."""
     own = [f for e, f in local if e == engine]
-    profiles = [profile_of(merged, family, engine, links=links).engine for family in own]
+    profiles = [profile_of(merged, family, engine, links=links, origins=origins).engine for family in own]
     middle = engine_as_json(profiles[0])
     names = {name for profile in profiles for name in profile.numbers}
     numbers = {}

@@ -169,9 +169,20 @@ def rows_of(measured: Sequence[ServingMeasurement], spec_of: Callable[[str], obj
     return out
 
 
-def number(name: str, value: float) -> Number:
+@dataclass(frozen=True)
+class Origin:
+    """Where a fitted number is from, and the median held-out error of the fit that made it."""
+
+    source: str
+    error: float | None
+
+
+def number(name: str, value: float, origin: Origin | None = None) -> Number:
+    """A constant with its origin; without one it is assumed."""
     of = DEVICE_NUMBERS.get(name) or ENGINE_NUMBERS[name]
-    return Number(value=value, of=of, provenance=Provenance.FITTED)
+    if origin is None:
+        return Number(value=value, of=of, provenance=Provenance.ASSUMED)
+    return Number(value=value, of=of, provenance=Provenance.FITTED, error=origin.error, source=origin.source)
 
 
 def profile_of(
@@ -181,6 +192,7 @@ def profile_of(
     *,
     version: str = "",
     links: dict[str, tuple],
+    origins: dict[tuple[str, str], Origin] | None = None,
 ) -> Profile:
     """The profile that a set of constants means for one family, engine and version.
 
@@ -197,7 +209,7 @@ def profile_of(
     def pick(name: str, default: float | None, order: tuple[str, ...]) -> Number:
         for scope in order:
             if (name, scope) in values:
-                return number(name, values[name, scope])
+                return number(name, values[name, scope], (origins or {}).get((name, scope)))
         if default is None:
             raise KeyError(name, order)
         return number(name, default)

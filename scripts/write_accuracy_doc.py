@@ -70,7 +70,7 @@ def held_out_section(report: dict) -> list[str]:
 def range_section(report: dict, spread: dict) -> list[str]:
     covered = report["range coverage"]
     return [
-        "Ranges: a factor up and down that holds 80% of the held-out points: "
+        "Ranges: a factor up and down that holds 80% of the held-out points of all three protocols together: "
         + ", ".join(f"{c} x/÷ {spread[c]:.2f}" for c in CLASSES)
         + f"; with the same model, GPU and engine in the fit {', '.join(format(spread[c + ', same model'], '.2f') for c in CLASSES)}; "
         f"a related GPU or engine times {spread['related']:.2f}, datasheet only times {spread['datasheet']:.2f} (assumed). Held-out points inside: "

@@ -114,3 +114,24 @@ def test_old_engine_versions_are_slower():
         for v in ("1.1.0rc2", "1.2.0")
     ]
     assert seconds[0] > 1.1 * seconds[1]
+
+
+def test_fitted_numbers_carry_their_error_and_source_and_others_say_assumed():
+    found = [*profiles.devices().values(), *profiles.engines()]
+    kinds = {"fitted": 0, "assumed": 0}
+    for profile in found:
+        for number in profile.numbers.values():
+            kinds[str(number.provenance)] += 1
+            if number.provenance == "fitted":
+                assert number.source
+                assert number.error is not None
+                assert 0 < number.error < 0.4
+    assert kinds["fitted"] > 100
+
+
+def test_measured_links_carry_the_error_of_their_fit():
+    for family in ("hopper", "blackwell", "ampere", "blackwell-gddr"):
+        curves = profiles.devices()[family].all_reduce
+        assert [curve.ranks for curve in curves] == [2, 4, 8]
+        assert all(curve.error is not None and curve.error < 0.2 for curve in curves)
+        assert all(0 < curve.alpha_s < 60e-6 for curve in curves)
