@@ -11,30 +11,41 @@ from calc.proof import Proof, headline_of, prove
 from calc.scenario import Scenario
 from calc.simulation.results import SimulationResult
 from pages._inputs import TTL, answer_for, ranking_for
-from pages._ui import Metric, guarded, show_metrics
+from pages._ui import Metric, guarded, plain_text, show_metrics
 
 SHOWN = 8
 ASKED = "_proof_asked_for"  # the scenario whose proof was asked for in this session
 
 
 def draw_plans(result: Answer) -> None:
-    """The cheapest plans of the catalogue, what has no price, and why the others were left out."""
-    ranking = ranking_for(result.inputs.scenario)
+    """Other accelerators, ranked; worked out when the row is opened, so that the answer itself comes at once."""
+    row = st.expander(
+        "**7** Other accelerators: the same question on the whole catalogue",
+        key="step-plans",
+        on_change="rerun",
+    )
+    if row.open:
+        with row:
+            guarded(lambda: _draw_ranking(ranking_for(result.inputs.scenario)))()
+
+
+def _draw_ranking(ranking: Ranking) -> None:
+    """The cheapest plans, what has no price, and why the others were left out."""
     priced = [plan for plan in ranking.plans if plan.cost.usd_per_hour is not None]
     unpriced = [plan for plan in ranking.plans if plan.cost.usd_per_hour is None]
-    with st.expander(f"**7** Other accelerators: {_cheapest(priced)}", key="step-plans"):
-        if priced:
-            st.table([_row(plan) for plan in priced[:SHOWN]], border="horizontal", hide_index=True)
-            st.caption("Ranked by list price per hour; each price is the cheapest dated on-demand one.")
-        _draw_left_out(ranking, unpriced)
+    st.markdown(f"**{_cheapest(priced)}**")
+    if priced:
+        st.table([_row(plan) for plan in priced[:SHOWN]], border="horizontal", hide_index=True)
+        st.caption("Ranked by list price per hour; each price is the cheapest dated on-demand one.")
+    _draw_left_out(ranking, unpriced)
 
 
 def _cheapest(priced: list[Answer]) -> str:
     if not priced:
-        return "none with a price serves this"
+        return "Nothing with a price serves this."
     best = priced[0]
     name, per_hour = best.inputs.offer.accelerator.name, best.cost.usd_per_hour
-    return f"cheapest is {best.gpus} x {name}, {fmt.optional(per_hour, fmt.usd)} per hour"
+    return f"Cheapest: {best.gpus} x {name}, {plain_text(fmt.optional(per_hour, fmt.usd))} per hour."
 
 
 def _row(plan: Answer) -> dict[str, str]:
