@@ -114,5 +114,13 @@ def find_family(reader: ConfigReader) -> Family:
         "model_type",
         model_type,
         f"this architecture ({first or 'no class name stated'}) is not known",
-        next_step="Choose a model of a known family, or paste the layers, heads and sizes of the nearest one.",
+        next_step=f"{_nearest(model_type)}Choose a model of a known family, or paste a config with its layers and heads.",
     )
+
+
+def _nearest(model_type: object) -> str:
+    """A sentence with the known types that are spelled alike, or nothing."""
+    from difflib import get_close_matches  # only where a model is refused: it is slow to import
+
+    alike = get_close_matches(str(model_type), known_model_types(), n=3) if model_type else []
+    return f"Spelled alike and known: {', '.join(alike)}. " if alike else ""

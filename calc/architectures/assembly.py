@@ -43,7 +43,7 @@ def model_dtype(config: ConfigReader) -> str:
     """The 16- or 32-bit format that the checkpoint states; bf16 where it states none, as engines then serve it."""
     value = config.raw("torch_dtype", "dtype")
     if value is None:
-        return config.fallback_dtype or "bf16"
+        return "bf16"
     name = str(value).removeprefix("torch.")
     if name == "auto":
         return "bf16"

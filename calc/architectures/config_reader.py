@@ -12,7 +12,7 @@ from typing import Any, Final
 from calc.errors import InputError, UnsupportedArchitecture
 
 MAX_SIZE: Final = 2**31  # no width, vocabulary or count of a published model comes near it
-MAX_LAYERS: Final = 1024  # Kimi-K3, the deepest published model known here, has 93
+MAX_LAYERS: Final = 1024  # Llama 3.1 405B, the deepest model known here, has 126
 
 _CHECK = "Check the config, or paste the layers, heads and sizes by hand."
 
@@ -42,13 +42,11 @@ class ConfigReader:
         model_id: Str,
         path: Str = "",
         read: set[Str] | None = None,
-        fallback_dtype: Str | None = None,
     ) -> None:
         self.fields = fields
         self.model_id = model_id
         self.path = path
         self.read: set[Str] = set() if read is None else read
-        self.fallback_dtype = fallback_dtype
 
     # ---- single values ---------------------------------------------------------------------------------------
 
@@ -227,7 +225,6 @@ class ConfigReader:
             model_id=self.model_id,
             path=f"{self.path}{self._present(names)}.",
             read=self.read,
-            fallback_dtype=self.fallback_dtype,
         )
 
     def need_section(self, *names: Str) -> ConfigReader:
@@ -240,9 +237,7 @@ class ConfigReader:
     def overlaid(self, other: Mapping[Str, object]) -> ConfigReader:
         """The same section with the fields of `other` where it does not state them itself."""
         merged = {**other, **{k: v for k, v in self.fields.items() if v is not None}}
-        return ConfigReader(
-            merged, model_id=self.model_id, path=self.path, read=self.read, fallback_dtype=self.fallback_dtype
-        )
+        return ConfigReader(merged, model_id=self.model_id, path=self.path, read=self.read)
 
     # ---- refusals --------------------------------------------------------------------------------------------
 

@@ -163,3 +163,9 @@ def test_two_names_of_one_size_must_agree():
 def test_a_list_of_ten_thousand_layers_is_refused():
     with pytest.raises(InputError):
         parse(LLAMA | {"num_hidden_layers": 10_000, "layer_types": ["full_attention"] * 10_000}, model_id="x")
+
+
+def test_an_unknown_type_names_those_spelled_alike():
+    with pytest.raises(UnsupportedArchitecture) as refusal:
+        parse(LLAMA | {"model_type": "qwen3_mo"}, model_id="x")
+    assert "qwen3_moe" in refusal.value.next_step
