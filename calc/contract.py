@@ -13,7 +13,7 @@ import numpy as np
 
 from calc.answer import Answer, Inputs, answer
 from calc.errors import MissingSpec
-from calc.expected import stated
+from calc.expected import launch_command, stated
 from calc.layout import Layout
 from calc.levers import LeverEffect
 from calc.memory.kv import (
@@ -159,6 +159,7 @@ def plan_json(result: Answer) -> Json:
         "usd_per_hour": result.cost.usd_per_hour,
         "usd_per_mtok_out": result.cost.usd_per_million_output,
         "price_note": result.cost.note,
+        "launch": [launch_command(scenario, result.inputs.spec, layout)],
         "assumptions": list(result.assumptions),
         "memory": {
             "weights_bytes_per_gpu": round(result.memory.weight_bytes_per_gpu),

@@ -7,6 +7,7 @@ where on the curve each of them then works.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -18,6 +19,7 @@ from calc.engine import engine_named
 from calc.layout import Layout
 from calc.memory.engines import EngineSettings, Ledger, LineKind, ledger
 from calc.memory.kv import sequence_bytes
+from calc.memory.launch_flags import launch_flags
 from calc.model import ModelSpec
 from calc.operators import ForwardPass
 from calc.profile import Profile
@@ -63,6 +65,12 @@ def engine_settings(scenario: Scenario, *, max_model_len: int | None) -> EngineS
         device_memory_bytes=scenario.device_memory_bytes,
         available_kv_bytes=scenario.kv_bytes_per_gpu,
     )
+
+
+def launch_command(scenario: Scenario, spec: ModelSpec, layout: Layout) -> str:
+    """The command that starts one replica with the settings that were assumed, quoted for a POSIX shell."""
+    settings = engine_settings(scenario, max_model_len=length_limit(scenario, spec))
+    return shlex.join(launch_flags(spec.id, layout, settings))
 
 
 def length_limit(scenario: Scenario, spec: ModelSpec) -> int:

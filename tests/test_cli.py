@@ -83,6 +83,7 @@ def test_the_textbook_plan_buys_three(run, case):
     plan, want = record["plans"][0], case["gpus-13b-a100"]["want"]
     assert code == 0
     assert plan["gpus"] == want["buy"]
+    assert plan["launch"][0].startswith("vllm serve textbook-13b")
     assert plan["busy"] == pytest.approx(want["busy"], rel=2e-3)
     assert plan["binding_limit"] == "kv memory"
     assert plan["batch"] == case["capacity-13b-a100"]["want"]["paged"]
