@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         *([progress.message] if progress.message else []),
         *(finding.sentence for finding in sanity.findings(found)),
         *found["state"].get("remarks", ()),
+        *sanity.unsteady(found),
         *_not_measured(found),
         f"stored as {found['id']}; use it with --gpu '{record['gpu']}' --profile FILE"
         + ("" if arguments.out else " (--out FILE writes that file)"),

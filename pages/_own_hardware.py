@@ -11,8 +11,11 @@ from calc.units import GB, TFLOP
 from pages._controls import GPU_JSON_KEY
 from pages._ui import plain_text
 from presets.local_device import LocalDevice, LocalDevices, local_devices
+from probes import store
 
 GPU_KEY = "gpu"
+PROFILE_KEY = "profile"
+FIDELITY_KEY = "fidelity"
 PROBLEM_KEY = "own_problem"
 
 # Key, label, help of the typed numbers; the first three are needed.
@@ -33,6 +36,7 @@ def draw_own_hardware() -> None:
     """What NVML sees on the machine that runs this app, if anything, and the form for any other accelerator."""
     for device in _devices().devices:
         _draw_local(device)
+    _draw_measured()
     with st.expander("Another accelerator: type it"):
         _draw_form()
 
@@ -40,6 +44,28 @@ def draw_own_hardware() -> None:
 @st.cache_resource(ttl=600, show_spinner=False)
 def _devices() -> LocalDevices:
     return local_devices()
+
+
+def _draw_measured() -> None:
+    """The newest run that was measured on this machine, unless it is in use already."""
+    run = _newest_run(store.stamp())
+    if run is None or st.session_state.get(PROFILE_KEY) == run[0]:
+        return
+    run_id, gpu_id, name = run
+    st.button(
+        f"Use the measured {plain_text(name)}",
+        key="use_measured",
+        icon=":material/speed:",
+        on_click=use_run,
+        args=(run_id, gpu_id),
+        help="What the page This GPU measured last on this machine, in place of fitted numbers.",
+    )
+
+
+@st.cache_data(max_entries=4, show_spinner=False)
+def _newest_run(stamp: tuple[tuple[str, int], ...]) -> tuple[str, str, str] | None:
+    run = store.local_run(store.history()) if stamp else None
+    return None if run is None else (run["id"], store.accelerator_of(run).id, str(run["device"].get("name")))
 
 
 def local_device_list() -> tuple[LocalDevice, ...]:
@@ -76,6 +102,13 @@ def _draw_form() -> None:
         st.form_submit_button("Use it", on_click=_take_typed)
     if st.session_state.get(PROBLEM_KEY):
         st.error(plain_text(st.session_state[PROBLEM_KEY]), icon=":material/error:")
+
+
+def use_run(run_id: str, gpu_id: str) -> None:
+    """Answer everything with a run's device from now on; the textbook has no use for it, so fidelity is expected."""
+    use_accelerator(gpu_id)
+    st.session_state[PROFILE_KEY] = run_id
+    st.session_state[FIDELITY_KEY] = "expected"
 
 
 def use_accelerator(gpu_id: str) -> None:

@@ -51,7 +51,7 @@ def bars_of(run: Run) -> list[Bar]:
     form = found.sixteen_bit
     rows = bar("Memory bandwidth", found.bandwidth, memory, "B/s", "memory bandwidth")
     rows += bar("Reading weights", found.weights.get(form), memory, "B/s")
-    rows += bar("Attention over the cache", found.attention, memory, "B/s")
+    rows += bar("Reading the cache", found.attention, memory, "B/s")
     rows += bar(f"Products, {form}", found.compute_16bit, peak, "FLOP/s", f"{form} rate")
     rows += bar("Attention over prompts", found.prefill_attention, peak, "FLOP/s")
     for other, value in found.compute.items():
@@ -115,11 +115,15 @@ def curve_figure(run: Run) -> go.Figure | None:
         return None
     tokens = [point[0] for line in lines.values() for point in line]
     highest = max(point[1] for line in lines.values() for point in line)
+    unit = "TFLOP/s"
+    if highest < 1:
+        unit, highest = "GFLOP/s", 1e3 * highest
+        lines = {name: [(x, 1e3 * y) for x, y in line] for name, line in lines.items()}
     made = figure(height=360)
     _draw_lines(made, lines)
     made.update_layout(
         xaxis=doubling(0.9 * min(tokens), 1.1 * max(tokens), "tokens in one product"),
-        yaxis=linear(0, 1.1 * highest, "TFLOP/s"),
+        yaxis=linear(0, 1.1 * highest, unit),
     )
     return made
 
@@ -164,7 +168,7 @@ def _draw_lines(made: go.Figure, lines: Mapping[str, Sequence[tuple[float, float
 
 
 def attention_rows(run: Run) -> list[dict[str, Any]]:
-    """Attention cases as a table: backend or way, size, rate, share of what memory or products reach."""
+    """Attention cases as a table: backend or way, size, rate, share of what products (prompts) or memory (decode) reach."""
     found = store.readings_of(run)
     rows = []
     for case in store.cases_of(run, "prefill_attention"):
@@ -175,7 +179,7 @@ def attention_rows(run: Run) -> list[dict[str, Any]]:
                 "by": what["backend"].replace("_", " ").lower(),
                 "size": f"{what['tokens']:,} tokens",
                 "rate": fmt.si(case["value"], "FLOP/s"),
-                "of what products reach": _share(case["value"], found.compute_16bit),
+                "share": _share(case["value"], found.compute_16bit),
             }
         )
     for case in store.cases_of(run, "decode_attention"):
@@ -186,7 +190,7 @@ def attention_rows(run: Run) -> list[dict[str, Any]]:
                 "by": what["way"],
                 "size": f"batch {what['batch']} at {what['context']:,}",
                 "rate": fmt.si(case["value"], "B/s"),
-                "of what memory reaches": _share(case["value"], found.bandwidth),
+                "share": _share(case["value"], found.bandwidth),
             }
         )
     return rows

@@ -9,14 +9,11 @@ import streamlit as st
 from calc import format as fmt
 from calc.errors import RidgebeamError
 from calc.provenance import Provenance
-from pages._own_hardware import use_accelerator
 from pages._probe_figures import attention_rows, curve_figure, curve_finding, sizes_figure
 from pages._ui import Metric, plain_text, show_chart, show_data, show_error
 from probes import store
 from probes.store import Run
 
-PROFILE_KEY = "profile"
-FIDELITY_KEY = "fidelity"
 UPLOAD_KEY = "probe_upload"
 UPLOAD_ERROR_KEY = "_probe_upload_error"
 MAX_UPLOAD_MB = 8
@@ -30,7 +27,7 @@ def run_metrics(run: Run) -> list[Metric]:
         ("Memory bandwidth", found.bandwidth, "B/s", "Best of scale, triad and read beyond the last cache."),
         (f"Products, {form}", found.compute_16bit, "FLOP/s", "Sustained for seconds, not the first burst."),
         ("Reading weights", found.weights.get(form), "B/s", "Products of up to 8 tokens, as in decode."),
-        ("Attention over the cache", found.attention, "B/s", f"Torch's own kernels: {found.attention_way}."),
+        ("Reading the cache", found.attention, "B/s", f"Torch's own kernels: {found.attention_way}."),
         ("Starting a kernel", found.kernel_s, "s", "In a graph where the device has graphs."),
     ]
     return [
@@ -43,13 +40,6 @@ def run_metrics(run: Run) -> list[Metric]:
         for label, value, unit, text in readings
         if value is not None
     ]
-
-
-def use_run(run_id: str, gpu_id: str) -> None:
-    """Answer everything with a run's device from now on; the textbook has no use for it, so fidelity is expected."""
-    use_accelerator(gpu_id)
-    st.session_state[PROFILE_KEY] = run_id
-    st.session_state[FIDELITY_KEY] = "expected"
 
 
 def draw_details(run: Run) -> None:
@@ -70,7 +60,7 @@ def draw_details(run: Run) -> None:
         st.dataframe(rows, hide_index=True, key="probe-attention")
     _draw_layers(run)
     st.subheader("State of the device", anchor=False)
-    remarks = run["state"].get("remarks", [])
+    remarks = [*run["state"].get("remarks", []), *store.unsteady(run)]
     reason = (
         run["state"].get("reason") or "Nothing remarkable was seen, or this kind of device does not tell."
     )

@@ -6,10 +6,10 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.errors import InputError
-from pages._own_hardware import local_device_list
+from pages._own_hardware import local_device_list, use_run
 from pages._probe_figures import bars_figure, bars_finding, bars_of
 from pages._probe_job import draw_start
-from pages._probe_results import draw_details, draw_files, name_of, run_metrics, use_run
+from pages._probe_results import draw_details, draw_files, name_of, run_metrics
 from pages._sidebar import current_scenario
 from pages._ui import guarded, plain_text, show_chart, show_ignored, show_metrics, show_title
 from probes import store

@@ -52,6 +52,9 @@ CPU_BANDWIDTH: Final = (1 * GB, 1000 * GB)
 CHECKS: Final = "check the power limit, ECC, cooling, and other programs on the device"
 
 
+UNSTEADY_SHARE: Final = 1 / 3
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One rate: measured, the datasheet's peak (None where there is none), its usual share, and the verdict in words."""
@@ -124,7 +127,7 @@ def _finding(
     )
     if peak is None or usual is None:
         plausible = not quantity.startswith("memory") or CPU_BANDWIDTH[0] <= measured <= CPU_BANDWIDTH[1]
-        words = f"{name} reaches {reading} of {quantity}; " + (
+        words = f"{name}: {quantity} {reading}; " + (
             f"that is {fmt.percent(measured / peak)} of its datasheet, and nobody's figures are known here."
             if peak
             else "there is no datasheet to hold it against."
@@ -160,6 +163,17 @@ def _finding(
         plausible=usual.low <= share <= usual.high,
         sentence=words + many,
     )
+
+
+def unsteady(run: Mapping[str, Any]) -> list[str]:
+    """A sentence where more than a third of the cases varied by over 10%, else nothing."""
+    tagged = sum("unstable" in case.get("tags", ()) for case in run["cases"])
+    if tagged <= UNSTEADY_SHARE * len(run["cases"]):
+        return []
+    return [
+        f"{tagged} of {len(run['cases'])} cases varied by more than 10%: something else was busy. "
+        "Measure again when the machine is quiet."
+    ]
 
 
 def verdict(run: Mapping[str, Any]) -> str:

@@ -269,6 +269,17 @@ def findings_of(run: Run) -> list[Finding]:
     return sanity.findings(run)
 
 
+def unsteady(run: Run) -> list[str]:
+    """A sentence where much of a run varied, else nothing."""
+    return sanity.unsteady(run)
+
+
+def stamp() -> tuple[tuple[str, int], ...]:
+    """Which runs are stored, and when each was written: changes when the history does."""
+    runs = folder() / "runs"
+    return tuple(sorted((path.name, path.stat().st_mtime_ns) for path in runs.glob("*.json")))
+
+
 def local_run(runs: Sequence[Run]) -> Run | None:
     """The newest run that was made on this machine, if it measured enough for a profile."""
     return next((run for run in runs if not run.get("imported") and _profile_path(run["id"]).is_file()), None)
