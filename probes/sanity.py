@@ -170,10 +170,8 @@ def unsteady(run: Mapping[str, Any]) -> list[str]:
     tagged = sum("unstable" in case.get("tags", ()) for case in run["cases"])
     if tagged <= UNSTEADY_SHARE * len(run["cases"]):
         return []
-    return [
-        f"{tagged} of {len(run['cases'])} cases varied by more than 10%: something else was busy. "
-        "Measure again when the machine is quiet."
-    ]
+    words = f"{tagged} of {len(run['cases'])} cases varied by more than 10%: something else was busy."
+    return [f"{words} Measure again when the machine is quiet."]
 
 
 def verdict(run: Mapping[str, Any]) -> str:

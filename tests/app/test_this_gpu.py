@@ -75,6 +75,18 @@ def test_a_stored_run_is_the_title_and_is_used_by_one_click(open_page, monkeypat
     assert titles(app)[0].endswith("All answers now use this.")
 
 
+def test_the_sidebar_offers_the_newest_run_of_this_machine_on_every_page(open_page, monkeypatch):
+    with_devices(monkeypatch)
+    assert not any(b.key == "use_measured" for b in open_page().button)
+    run = a100()
+    store.save(run)
+    app = open_page()
+    button(app, "Use the measured NVIDIA A100").click().run()
+    assert not app.exception
+    assert app.session_state["profile"] == run["id"]
+    assert not any(b.key == "use_measured" for b in app.button)
+
+
 def test_an_implausible_run_says_what_is_usual(open_page, monkeypatch):
     with_devices(monkeypatch)
     store.save(a100(bandwidth=0.62 * 2039e9))
