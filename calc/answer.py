@@ -131,10 +131,11 @@ def _size_changes(inputs: Inputs, failed: Answer) -> tuple[Change, ...]:
     """More of the same GPU, up to a node, when the person chose a smaller degree."""
     name = inputs.offer.accelerator.name
     most = max(1, min(LARGEST_NODE, inputs.offer.accelerator.node_size))
+    heads = _query_heads(inputs.spec)
     return tuple(
         Change(text=f"{tp} x {name} per replica (TP{tp})", settings=(("tp", str(tp)),))
         for tp in (2, 4, 8)
-        if failed.layout.tp < tp <= most and inputs.scenario.tp
+        if failed.layout.tp < tp <= most and inputs.scenario.tp and (heads is None or heads % tp == 0)
     )
 
 

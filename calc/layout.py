@@ -34,6 +34,11 @@ class Layout:
             raise InputError("attention_dp", self.attention_dp, f"it must divide tp ({self.tp})")
 
     @property
+    def attention_tp(self) -> int:
+        """GPUs that share the heads of one attention layer."""
+        return max(1, self.tp // self.attention_dp)
+
+    @property
     def gpus_per_replica(self) -> int:
         return self.tp * self.pp * self.dp
 

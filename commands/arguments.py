@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Verb = Callable[[argparse.Namespace], int]
 OK, BAD_INPUT, INFEASIBLE = 0, 2, 3
+MOST = 1_000_000_000
 
 
 def verb(verbs: Any, name: str, run: Verb, text: str) -> argparse.ArgumentParser:
@@ -115,9 +116,20 @@ def not_negative(text: str) -> float:
 
 
 def tokens(text: str) -> int:
+    """A count from 1 to a thousand million: more than any prompt, batch or fleet, and still exact as a float."""
     value = positive(text)
     if value != int(value):
         raise argparse.ArgumentTypeError(f"{text} must be a whole number")
+    if value > MOST:
+        raise argparse.ArgumentTypeError(f"{text} must be at most {MOST:,}")
+    return int(value)
+
+
+def seed(text: str) -> int:
+    """What random draws start from: a whole number that 64 bits hold."""
+    value = not_negative(text)
+    if value != int(value) or value >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text} must be a whole number from 0 to 2^63 - 1")
     return int(value)
 
 

@@ -18,6 +18,7 @@ from commands.arguments import (
     inputs,
     not_negative,
     positive,
+    seed,
     tokens,
     verb,
 )
@@ -52,7 +53,7 @@ def add(verbs: Any) -> None:
         action="store_true",
         help="simulate the first plan; if the promise fails, add GPUs until it holds",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the simulated traffic")
+    parser.add_argument("--seed", type=seed, default=0, help="of the simulated traffic")
     parser.add_argument(
         "--service-s",
         type=positive,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from commands.arguments import (
     INFEASIBLE,
@@ -17,6 +18,11 @@ from commands.arguments import (
     tokens,
     verb,
 )
+
+if TYPE_CHECKING:
+    from calc.accelerator import Accelerator
+    from calc.model import ModelSpec
+    from calc.scenario import Scenario
 
 
 def add(verbs: Any) -> None:
@@ -60,6 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
         quantization=None if arguments.quantization == "auto" else arguments.quantization,
         kv_dtype="bf16" if arguments.kv_dtype == "auto" else arguments.kv_dtype,
     )
+    memory = _memory(
+        spec,
+        accelerator,
+        replace(asked, input_tokens=float(arguments.input), output_tokens=float(arguments.output)),
+    )
     record = {
         "model": spec.id,
         "gpu": accelerator.id,
@@ -67,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         "engine": str(engine),
         "fidelity": arguments.fidelity,
         **point.as_json(),
+        "memory": memory,
     }
     lines = [
         f"TTFT          {_range(record['ttft_s'], fmt.seconds)}",
@@ -75,9 +87,39 @@ def run(arguments: argparse.Namespace) -> int:
         f"per GPU       {_range(record['tokens_per_s_per_gpu'], fmt.plain)}",
         f"state         {record['state']}",
         f"evidence      {record['evidence']}",
+        *_memory_lines(memory, arguments.concurrency),
     ]
     emit(arguments, record, lines)
-    return INFEASIBLE if record["state"] == "saturated" else OK
+    impossible = memory is not None and not memory["fits"]
+    return INFEASIBLE if impossible or record["state"] == "saturated" else OK
+
+
+def _memory(spec: ModelSpec, accelerator: Accelerator, asked: Scenario) -> dict[str, Any] | None:
+    """Whether the engine starts, and how many such requests its cache holds; None where the memory is not known."""
+    from calc.errors import InputError, MissingSpec
+    from calc.expected import memory_of
+
+    try:
+        _, ledger, fit = memory_of(spec, accelerator, asked.layout, asked)
+    except MissingSpec:
+        return None
+    except InputError as refused:
+        return {"fits": False, "reason": str(refused), "sequences": 0}
+    return {"fits": ledger.verdict.fits, "reason": ledger.verdict.reason, "sequences": fit}
+
+
+def _memory_lines(memory: dict[str, Any] | None, concurrency: int) -> list[str]:
+    """A warning where these times cannot be had: they count every request as running at once."""
+    from calc import format as fmt
+
+    if memory is None:
+        return []
+    if not memory["fits"]:
+        return [f"memory        does not fit: {memory['reason']}"]
+    held = fmt.plural(memory["sequences"], "sequence")
+    if concurrency > memory["sequences"]:
+        return [f"memory        the cache holds {held}: the others wait, and their first token comes later"]
+    return [f"memory        the cache holds {held}"]
 
 
 def _range(record: Any, shown: Any) -> str:

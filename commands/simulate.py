@@ -18,6 +18,7 @@ from commands.arguments import (
     inputs,
     not_negative,
     positive,
+    seed,
     tokens,
     verb,
 )
@@ -84,7 +85,7 @@ def _add_traffic(parser: argparse.ArgumentParser) -> None:
         "--think", type=not_negative, default=0.0, metavar="S", help="between answer and question"
     )
     traffic.add_argument("--requests", type=tokens, default=None)
-    traffic.add_argument("--seed", type=int, default=0)
+    traffic.add_argument("--seed", type=seed, default=0)
 
 
 def _add_engine(parser: argparse.ArgumentParser) -> None:

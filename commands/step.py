@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines = [
         f"decode step   {fmt.seconds(decode['s']['best'])} at batch {arguments.batch}, {decode['bound']}-bound",
         f"tokens/s      {fmt.plain(decode['tokens_per_s'])}",
-        *(f"  {name:<12}{fmt.seconds(term)}" for name, term in decode["terms"].items()),
+        *(f"  {name:<14}{fmt.seconds(term)}" for name, term in decode["terms"].items()),
     ]
     if record["prefill"]:
         lines.append(

@@ -269,3 +269,18 @@ def test_accuracy_is_one_json_object_with_memory_in_it(run):
     assert record["measurements"]
     groups = {(g["check"], g["group"]): g for g in record["engine_memory"]["groups"]}
     assert groups["weights", "16 bit and fp8"]["median"] < 0.005
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["fit", "Qwen/Qwen3-0.6B", "--gpu", "rtx-4090", "--tp", "3"], "16 query heads"),
+        (["step", "Qwen/Qwen3-0.6B", "--gpu", "rtx-4090", "--batch", "1e300"], "at most 1,000,000,000"),
+        (["model", "Qwen/Qwen3-0.6B", "--context", "1e300"], "at most 1,000,000,000"),
+        (["simulate", "--rate", "1", "--input", "9", "--output", "9", "--step-ms", "5,0,0,0", "--seed", "-1"], "--seed"),
+    ],
+)  # fmt: skip
+def test_numbers_beyond_meaning_are_refused_by_name(run, words, named):
+    code, record = run(*words)
+    assert code == 2
+    assert named in record["error"]["message"]

@@ -109,3 +109,18 @@ def test_a_profile_that_is_none_is_bad_input(capsys, tmp_path):
     code, out = run(capsys, *words)
     assert code == 2
     assert "profile" in out["error"]["message"]
+
+
+def test_a_point_that_memory_rules_out_says_so_beside_its_times(capsys):
+    # 70.6e9 parameters in bf16 are 141 GB: no card of 24 GB starts them, whatever a step would take.
+    code, out = run(
+        capsys, "serve-point", "meta-llama/Llama-3.3-70B-Instruct", "--gpu", "rtx-4090",
+        "--isl", "100", "--osl", "100", "--concurrency", "4",
+    )  # fmt: skip
+    assert (code, out["memory"]["fits"], out["memory"]["sequences"]) == (3, False, 0)
+    range_of(out["tpot_s"])
+    code, out = run(
+        capsys, "serve-point", MODEL, "--gpu", "h100-sxm5-80gb", "--isl", "100", "--osl", "100", "--concurrency", "4",
+    )  # fmt: skip
+    assert (code, out["memory"]["fits"]) == (0, True)
+    assert out["memory"]["sequences"] >= 4

@@ -10,6 +10,7 @@ from calc.memory.engines.llama_cpp import llama_cpp_memory, llama_cpp_message, o
 from calc.memory.engines.nearest import with_verdict
 from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.sglang import sglang_memory, sglang_message
+from calc.memory.engines.sharding import check_heads
 from calc.memory.engines.tensorrt_llm import tensorrt_llm_memory, tensorrt_llm_message
 from calc.memory.engines.vllm import vllm_memory, vllm_message
 from calc.model import ModelSpec
@@ -48,6 +49,8 @@ def ledger(
     `nearest=False` leaves out the nearest changes of a refusal: some dozens of further ledgers that a search over many
     candidates does not need.
     """
+    if settings.engine not in {Engine.LLAMA_CPP, Engine.OLLAMA}:
+        check_heads(spec, layout)
     memory_of, message = RULES[settings.engine]
     return with_verdict(
         memory_of(spec, accelerator, layout, settings),

@@ -17,11 +17,13 @@ from functools import lru_cache
 from calc.errors import InputError
 from calc.layout import Layout
 from calc.memory.engines.shapes import ModelShape
+from calc.memory.kv import decoder_sublayers
 from calc.model import (
     Attention,
     Block,
     CompressedAttention,
     LatentAttention,
+    ModelSpec,
     Moe,
     Part,
     Role,
@@ -92,20 +94,38 @@ class StageLayers:
 
 def shard_plan(layout: Layout, *, quantization: str | None = None, mxfp4_kernel: str = "triton") -> ShardPlan:
     """The plan of a layout. Experts follow TP unless `ep` is set; then they are whole and spread over the EP group."""
-    attention_tp = max(1, layout.tp // max(layout.attention_dp, 1))
     ep = max(layout.ep, 1)
     if ep > 1 and ep > layout.tp * layout.dp:
         raise InputError(
             "ep", layout.ep, f"experts can be spread over at most tp x dp = {layout.tp * layout.dp} GPUs"
         )
     return ShardPlan(
-        attention_tp=attention_tp,
+        attention_tp=layout.attention_tp,
         dense_tp=layout.tp,
         expert_tp=max(1, layout.tp // ep) if ep > 1 else layout.tp,
         expert_ep=ep,
         quantization=quantization,
         mxfp4_kernel=mxfp4_kernel,
     )
+
+
+def check_heads(spec: ModelSpec, layout: Layout) -> None:
+    """Raises `InputError` where the GPUs of a tensor-parallel group cannot share the query heads evenly.
+
+    Source: vLLM's ModelConfig.verify_with_parallel_config; SGLang and TensorRT-LLM assert the same. llama.cpp splits by
+    layers or rows and has no such rule.
+    """
+    tp = layout.attention_tp
+    for _, sublayer in decoder_sublayers(spec):
+        if isinstance(sublayer, Attention | LatentAttention) and sublayer.n_heads % tp:
+            heads = sublayer.n_heads
+            fitting = ", ".join(str(degree) for degree in range(1, min(heads, 64) + 1) if heads % degree == 0)
+            raise InputError(
+                "tp",
+                layout.tp,
+                f"{tp} GPUs cannot share the model's {heads} query heads evenly",
+                next_step=f"Degrees that can: {fitting}.",
+            )
 
 
 def pipeline_stages(n_layers: int, pp: int) -> tuple[StageLayers, ...]:
