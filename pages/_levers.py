@@ -25,14 +25,15 @@ BINDING = {
 
 
 def draw_levers(result: Answer) -> None:
-    """Step 6: what one change at a time would do, found by asking the whole question again."""
-    effects = levers_for(result.inputs.scenario)
-    best = max(effects, key=lambda effect: effect.gpus_saved, default=None)
-    saved = best.gpus_saved if best else 0
-    conclusion = (
-        f"{best.lever.change.text} saves {fmt.plural(saved, 'GPU')}" if saved > 0 else "no lever saves a GPU"
-    )
-    with st.expander(f"**6** Levers: {conclusion}", key="step-levers", expanded=True):
+    """Step 6: what one change at a time would do, found by asking the whole question again, once the row is opened."""
+    with st.expander("**6** Levers: what would one change do?", key="step-levers", on_change="rerun") as row:
+        if not row.open:
+            return
+        effects = levers_for(result.inputs.scenario)
+        best = max(effects, key=lambda effect: effect.gpus_saved, default=None)
+        saved = best.gpus_saved if best else 0
+        if best and saved > 0:
+            st.markdown(f"**{best.lever.change.text} saves {fmt.plural(saved, 'GPU')}**")
         st.table(
             [lever_row("now", "", result), *map(_effect_row, effects)], border="horizontal", hide_index=True
         )

@@ -119,6 +119,8 @@ def test_markup_in_a_model_name_is_shown_and_not_run(open_page):
 
 def test_a_lever_is_applied_to_the_sidebar(open_page):
     app = open_page(**CHAT_13B)
+    app.session_state["step-levers"] = True
+    app.run()
     (button,) = [b for b in app.button if b.label == "fp8 KV cache"]
     button.click().run()
     assert app.selectbox(key="kv").value == "fp8"

@@ -91,7 +91,9 @@ def test_the_main_job_and_its_link(page, base_url, another_visitor):
     before = title(page).inner_text()
     set_box(page, "Requests per second, at peak", "200")
     expect(title(page)).not_to_have_text(before)
+    targeted = title(page).inner_text()
     set_box(page, "Target: TPOT, ms", "")
+    expect(title(page)).not_to_have_text(targeted)  # without a target another limit binds
     settled(page)
     answer, gpus = title(page).inner_text(), metric(page, "GPUs").inner_text()
     assert re.match(rf"{gpus} x A100", answer)
