@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 FRAME = str(Path(__file__).parents[2] / "pages/_frame.py")
-TIMEOUT_S = 60
+TIMEOUT_S = 240  # the first simulation compiles its loops, and a busy machine takes its time
 
 
 @pytest.fixture
