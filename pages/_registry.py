@@ -38,5 +38,6 @@ PAGES = (
     ),
     Entry(section="Understand", file="queueing.py", title="Queueing", icon=":material/hourglass:"),
     Entry(section="Measure", file="this_gpu.py", title="This GPU", icon=":material/speed:"),
+    Entry(section="Trust", file="accuracy.py", title="Accuracy", icon=":material/target:"),
     Entry(section="Trust", file="methods.py", title="Methods", icon=":material/function:"),
 )
