@@ -8,7 +8,10 @@ import plotly.graph_objects as go
 
 from calc import format as fmt
 from calc.accelerator import Accelerator
+from calc.profile import Profile
+from calc.provenance import Provenance
 from calc.roofline_points import OperatorPoint, PassPoint, Roof, Roofline
+from pages._axes import COLOURS
 from pages._charts import Dots, Series, roofline
 
 MARGIN = 3.0  # room on a log axis, as a factor
@@ -22,6 +25,7 @@ def roofline_figure(
     prefill: Sequence[OperatorPoint],
     decode_trail: Sequence[PassPoint],
     prefill_trail: Sequence[PassPoint],
+    measured: tuple[float, float] | None = None,
 ) -> go.Figure:
     """Operators of one decode step and one prefill under the roofs, and whole passes as they grow."""
     points = [*decode, *prefill]
@@ -34,7 +38,7 @@ def roofline_figure(
         min(p.flop_per_s for p in [*points, *decode_trail, *prefill_trail]) / MARGIN,
         MARGIN * max(roof.flop_per_s for roof in roofs),
     )
-    return roofline(
+    made = roofline(
         bandwidth=accelerator.bandwidth_bytes_per_s,
         roofs=_by_rate(roofs),
         dots=[
@@ -57,6 +61,35 @@ def roofline_figure(
         trail_x=[[p.intensity for p in decode_trail], [p.intensity for p in prefill_trail]],
         x_range=x_range,
         y_range=y_range,
+    )
+    if measured is not None:
+        _draw_measured(made, *measured, left=x_range[0], right=x_range[1])
+    return made
+
+
+def measured_roofs(accelerator: Accelerator, profile: Profile | None) -> tuple[float, float] | None:
+    """(bytes/s, 16-bit FLOP/s) that a probe of this very device reached; None where the profile was not measured."""
+    if profile is None:
+        return None
+    numbers = profile.device.numbers
+    memory, compute = numbers["bandwidth.activations"], numbers["compute.16bit"]
+    if {memory.provenance, compute.provenance} != {Provenance.MEASURED}:
+        return None
+    return (
+        memory.value * accelerator.bandwidth_bytes_per_s,
+        compute.value * accelerator.flop_per_s_16bit.flop_per_s,
+    )
+
+
+def _draw_measured(made: go.Figure, bandwidth: float, rate: float, *, left: float, right: float) -> None:
+    """The measured slope and 16-bit roof, dotted, beside the datasheet's."""
+    made.add_scatter(
+        x=[left, rate / bandwidth, right],
+        y=[left * bandwidth, rate, rate],
+        mode="lines",
+        name="measured on this device, 16 bit",
+        hoverinfo="skip",
+        line={"color": COLOURS["main"], "width": 2, "dash": "dot"},
     )
 
 

@@ -8,7 +8,14 @@ from calc import format as fmt
 from calc.roofline_points import Roofline, roofline_of
 from calc.scenario import Scenario
 from pages._inputs import TTL, answer_for
-from pages._roofline_figure import describe, phases_of, roofline_figure, roofline_finding, roofline_rows
+from pages._roofline_figure import (
+    describe,
+    measured_roofs,
+    phases_of,
+    roofline_figure,
+    roofline_finding,
+    roofline_rows,
+)
 from pages._sidebar import current_scenario
 from pages._ui import (
     Metric,
@@ -63,6 +70,7 @@ def main() -> None:
         prefill=found.prefill,
         decode_trail=found.decode_trail,
         prefill_trail=found.prefill_trail,
+        measured=measured_roofs(accelerator, found.result.inputs.offer.profile),
     )
     show_chart(made, alt=roofline_finding(accelerator, found.decode, found.prefill), key="roofline-chart")
     st.caption("Attention's dots do not move with the batch: every sequence reads its own cache.")

@@ -7,8 +7,11 @@ import pytest
 from published_run import a100
 from reading import text_of, titles
 
+from calc.scenario import Scenario
 from pages import _own_hardware, _probe_figures, _probe_job
+from pages._roofline_figure import measured_roofs
 from presets.local_device import LocalDevice, LocalDevices
+from presets.resolve import resolve
 from probes import jobs, store
 
 pytestmark = pytest.mark.app
@@ -130,6 +133,29 @@ def test_a_click_really_measures_and_the_page_shows_its_progress(open_page, monk
     assert button(app, "Measure this machine")
     assert any("ancelled" in text_of(box) for box in (*app.error, *app.warning))
     assert "torch" not in sys.modules or "probes.harness" not in sys.modules
+
+
+def test_measured_roofs_stand_beside_the_datasheets(monkeypatch):
+    """The run's 1,774 GB/s and 271 TFLOP/s, on its own device and on no other."""
+    run = a100()
+    store.save(run)
+    own = resolve(Scenario(gpu="a100-sxm4-80gb", profile=run["id"])).offer
+    bandwidth, rate = measured_roofs(own.accelerator, own.profile)
+    assert bandwidth == pytest.approx(1774e9)
+    assert rate == pytest.approx(271e12)
+    for scenario in (Scenario(gpu="a100-sxm4-80gb"), Scenario(gpu="h100-sxm5-80gb", profile=run["id"])):
+        other = resolve(scenario).offer
+        assert measured_roofs(other.accelerator, other.profile) is None
+
+
+def test_a_measured_run_changes_step_time_and_not_the_engine():
+    run = a100(bandwidth=1200e9, rate=150e12)
+    store.save(run)
+    fitted, own = (
+        resolve(Scenario(gpu="a100-sxm4-80gb", profile=chosen)).offer.profile for chosen in ("", run["id"])
+    )
+    assert own.engine == fitted.engine
+    assert own.number("compute.16bit") == pytest.approx(150 / 312)
 
 
 def test_bars_state_their_shares():
