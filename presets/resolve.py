@@ -87,7 +87,10 @@ def with_profile(offer: Offer, scenario: Scenario, model_id: str) -> Offer:
     """The offer with what the scenario's engine reaches on it; the scenario's measured run counts for its own device."""
     version = "" if scenario.engine_version == "auto" else scenario.engine_version
     profile = profiles.load(offer.accelerator, scenario.engine, model_id=model_id, engine_version=version)
-    return replace(offer, profile=profiles.with_stored_run(profile, offer.accelerator, scenario.profile))
+    return replace(
+        offer,
+        profile=profiles.with_stored_run(profile, offer.accelerator, scenario.profile, model_id=model_id),
+    )
 
 
 def catalogue_for(scenario: Scenario, model_id: str) -> tuple[Offer, ...]:

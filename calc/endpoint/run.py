@@ -76,6 +76,11 @@ def run_from_text(text: str) -> EndpointRun:
         data = json.loads(text)
     except (json.JSONDecodeError, RecursionError):
         raise InputError("run", text[:40], "it must be a JSON file that a load test wrote") from None
+    return run_from_json(bare_run(data))
+
+
+def bare_run(data: object) -> object:
+    """The run itself, where a report holds it."""
     if isinstance(data, Mapping) and isinstance(data.get("run"), Mapping):
-        data = data["run"]
-    return run_from_json(data)
+        return data["run"]
+    return data

@@ -8,7 +8,6 @@ and accelerators are in the fit and how wide its held-out errors are. All three 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -30,6 +29,7 @@ from calc.profile import (
     profile_from_json,
 )
 from presets import accelerators
+from presets.profiles.calibrated import data_folder, is_calibration, with_calibration
 
 FOLDER: Final = Path(__file__).parent
 
@@ -187,13 +187,16 @@ def read_over(fitted: Profile, path: Path) -> Profile:
     return profile_from_json(content)
 
 
-def with_stored_run(fitted: Profile, accelerator: Accelerator, run_id: str) -> Profile:
+def with_stored_run(fitted: Profile, accelerator: Accelerator, run_id: str, *, model_id: str = "") -> Profile:
     """A fitted profile with the device of a stored probe run, where that run is of this accelerator; else unchanged.
 
+    The id of a calibrated endpoint gives its calibration instead, for the model, accelerator and engine that it was fitted on.
     Raises InputError for a run that is not stored here.
     """
     if not run_id:
         return fitted
+    if is_calibration(run_id):
+        return with_calibration(fitted, run_id, accelerator_id=accelerator.id, model_id=model_id)
     path = stored_run(run_id)
     device = _stored_device(path, path.stat().st_mtime_ns)
     return replace(fitted, device=device) if accelerator.id in device.accelerators else fitted
@@ -216,16 +219,6 @@ def stored_run(run_id: str) -> Path:
             next_step="Measure this device again, import the run's file on the page This GPU, or leave it empty.",
         )
     return known[run_id]
-
-
-def data_folder() -> Path:
-    """RIDGEBEAM_DATA_DIR, or the user's data folder of this platform."""
-    chosen = os.environ.get("RIDGEBEAM_DATA_DIR")
-    if chosen:
-        return Path(chosen)
-    import platformdirs
-
-    return platformdirs.user_data_path("ridgebeam", appauthor=False)
 
 
 def read_file(path: Path) -> Profile:
