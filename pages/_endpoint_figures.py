@@ -101,8 +101,14 @@ def level_figure(report: EndpointReport) -> go.Figure:
         barmode="group",
         hovermode="closest",
         yaxis=linear(0, 1.1 * highest, "TTFT", unit="s"),
-        yaxis2=linear(0, 1.1 * fastest or 1.0, "tokens/s")
-        | {"overlaying": "y", "side": "right", "showgrid": False},
+        yaxis2={
+            "title": {"text": "tokens/s"},
+            "range": [0, 1.1 * fastest or 1.0],
+            "tickformat": ",.3~s",
+            "overlaying": "y",
+            "side": "right",
+            "showgrid": False,
+        },
     )
     return made
 

@@ -95,6 +95,8 @@ def _readable(row: dict[str, object], rows: list[dict[str, object]]) -> dict[str
             shown[label] = ""
         elif isinstance(value, bool):
             shown[label] = "yes" if value else "no"
+        elif name == "attainment":
+            shown[label] = fmt.percent(float(str(value)))
         elif name.endswith("_s") and not name.endswith("per_s"):
             shown[label] = fmt.seconds(float(str(value)))
         else:

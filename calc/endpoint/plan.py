@@ -12,6 +12,7 @@ PROMPT_LENGTHS = (256, 1024, 4096, 8192)
 CONCURRENCY = (1, 4, 16)
 MOST_CONCURRENCY = 512
 ROOM_TOKENS = 64  # of the context, for a chat template and for words that make more tokens than the rule says
+LENGTH_ERROR = 0.08  # random words make a few per cent more or fewer tokens than the rule says
 SAFETY = 1.2  # a run stops when it has used this many times its budget
 WARM_WORDS = (8, 8, 200)
 RESCALE_TOKENS = 4  # tokens per word that a budget assumes before the server has counted any
@@ -85,9 +86,9 @@ class TestPlan:
         """The plan as far as the server's context goes; a length that does not fit becomes the longest that does."""
         if context_tokens is None:
             return self
-        most = max(16, context_tokens - ROOM_TOKENS - self.prompt_output)
+        most = max(16, int(context_tokens * (1.0 - LENGTH_ERROR)) - ROOM_TOKENS - self.prompt_output)
         lengths = sorted({min(n, most) for n in self.prompt_lengths})
-        room = max(8, context_tokens - ROOM_TOKENS)
+        room = max(8, int(context_tokens * (1.0 - LENGTH_ERROR)) - ROOM_TOKENS)
         output = min(self.level_output, room // 2)
         decode = min(self.decode_tokens, room // 2)
         return replace(

@@ -74,8 +74,9 @@ def _path(profile_id: str) -> Path:
 
 
 def _read(profile_id: str) -> dict[str, Any]:
+    path = _path(profile_id)
     try:
-        content = json.loads(_path(profile_id).read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or not isinstance(content.get("profile"), dict):

@@ -259,6 +259,15 @@ async def measure(
 ) -> dict[str, Any]:
     """Run the protocol and return the run as a record (see docs/endpoints.md). Raises ProbeError where nothing can be said."""
     limits = limits or Limits(request_s=max(plan.stage_limit_s, 30.0))
+    progress(
+        {
+            "event": "progress",
+            "stage": "the client itself",
+            "done": 0,
+            "total": budget_of(plan).requests,
+            "fault": None,
+        }
+    )
     cost = await measure_client(streams=max(plan.concurrency, default=1)) if client_cost else None
     async with EndpointClient.open(target, api, key=key, limits=limits) as client, LoopLag() as lag:
         facts = await discover(client)
