@@ -17,7 +17,7 @@ from calc.profile import Profile
 from calc.provenance import Provenance
 from calc.step import StepModel
 from pages._endpoint_job import ERROR_KEY, keep_run
-from pages._probe_results import PROFILE_KEY
+from pages._own_hardware import FIDELITY_KEY, PROFILE_KEY
 from pages._sidebar import current_scenario
 from pages._ui import Metric, plain_text, show_metrics
 from presets.load_test_files import read_load_test
@@ -202,4 +202,4 @@ def _use(profile: Profile, gpu_id: str, model_id: str) -> None:
     except InputError as error:
         st.session_state[ERROR_KEY] = error
         return
-    st.session_state["fidelity"] = "expected"
+    st.session_state[FIDELITY_KEY] = "expected"
