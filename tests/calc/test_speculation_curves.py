@@ -24,7 +24,11 @@ def test_sampled_passes_lie_on_the_formula():
 
 
 def test_one_sequence_gains_what_free_checking_gains_and_a_crowd_does_not():
-    result = answer(resolve(Scenario(model="textbook-13b", gpu="a100-textbook", kv_bytes_per_gpu=50e9)))
+    result = answer(
+        resolve(
+            Scenario(model="textbook-13b", gpu="a100-textbook", kv_bytes_per_gpu=50e9, fidelity="textbook")
+        )
+    )
     gain = speedup_by_batch(result, acceptance=0.8, drafts=4, draft_cost=0.05)
     assert gain[0] == pytest.approx(2.801, rel=1e-3)
     assert np.all(np.diff(gain) <= 1e-9)

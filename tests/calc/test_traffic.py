@@ -75,6 +75,6 @@ def test_users_who_wait_are_a_closed_loop():
 
 
 def test_what_does_not_serve_is_not_simulated(chat):
-    short = answer(resolve(Scenario(model="textbook-13b", gpu="rtx-4060", tp=1)))
+    short = answer(resolve(Scenario(model="textbook-13b", fidelity="textbook", gpu="rtx-4060", tp=1)))
     with pytest.raises(InputError, match="plan"):
         run(short, requests(chat, count=10), replicas=1)
