@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -49,3 +50,9 @@ def test_a_preset_is_the_same_as_its_full_config(preset_id, reference):
 
 def test_eighty_popular_models_are_bundled():
     assert len([name for name in models.preset_ids() if models.config_of(name)]) >= 80
+
+
+def test_llama_2_chat_is_bundled_with_the_shape_of_its_base_model():
+    # The chat model is a fine-tune: the published configs differ only in the version of the library that wrote them.
+    chat, base = (models.load(f"meta-llama/Llama-2-13b-{kind}") for kind in ("chat-hf", "hf"))
+    assert replace(chat, id=base.id) == base
