@@ -56,6 +56,8 @@ def answer(inputs: Inputs) -> Answer:
         return best
     if nearest is None:
         raise InputError("tp", inputs.scenario.tp, "no layout of this model exists on this accelerator")
+    if nearest.verdict.wall == Wall.CONTEXT:  # no accelerator and no format lengthens a model's context
+        return nearest
     return replace(nearest, verdict=replace(nearest.verdict, nearest=nearest_changes(inputs, nearest)))
 
 
@@ -77,7 +79,16 @@ def _query_heads(spec: ModelSpec) -> int | None:
 
 def _nearer(candidate: Answer, best: Answer) -> bool:
     """Whether the candidate fails later than the best so far: a latency miss is nearer than a memory miss."""
-    order = [Wall.LAYOUT, Wall.FORMAT, Wall.WEIGHT_MEMORY, Wall.KV_MEMORY, Wall.TPOT, Wall.E2E, Wall.TTFT]
+    order = [
+        Wall.CONTEXT,
+        Wall.LAYOUT,
+        Wall.FORMAT,
+        Wall.WEIGHT_MEMORY,
+        Wall.KV_MEMORY,
+        Wall.TPOT,
+        Wall.E2E,
+        Wall.TTFT,
+    ]
     mine, theirs = order.index(candidate.verdict.wall), order.index(best.verdict.wall)
     return mine > theirs or (mine == theirs and candidate.verdict.short_by < best.verdict.short_by)
 

@@ -91,6 +91,10 @@ class Answer:
         return self.layout.gpus_per_replica * replicas
 
 
+SPARE = 0.5
+"""A lone replica below this share of the sequences that it could run is not bound by anything yet (our choice)."""
+
+
 def headline(result: Answer) -> str:
     """The answer in one sentence."""
     accelerator = result.inputs.offer.accelerator
@@ -100,16 +104,28 @@ def headline(result: Answer) -> str:
         reason = result.verdict.reason.rstrip(".")
         return f"Does not work: {reason}.{end}"
     serve = "serves" if result.gpus == 1 else "serve"
-    active = fmt.count(result.fleet.active)
-    words = {
-        "kv memory": f"KV memory binds: {fmt.plural(result.sequences.fit, 'sequence')} fit",
-        "tpot": f"The TPOT target binds: {fmt.plural(result.sequences.batch, 'sequence')} at most",
-        "ttft": f"The TTFT target binds: {fmt.plural(result.sequences.batch, 'sequence')} at most",
-        "end to end": f"The end-to-end target binds: {fmt.plural(result.sequences.batch, 'sequence')} at most",
-        "engine": f"The engine's own limit binds: {fmt.plural(result.sequences.batch, 'sequence')} at most",
-        "sequence limit": f"The sequence limit binds: {fmt.plural(result.sequences.batch, 'sequence')} at most",
-    }[result.sequences.binding]
-    return f"{result.gpus} x {accelerator.name} {serve} this. {words}, {active} are active at peak."
+    return f"{result.gpus} x {accelerator.name} {serve} this. {_limit(result.sequences, result.fleet)}"
+
+
+LIMITS = {
+    "kv memory": "KV memory",
+    "tpot": "The TPOT target",
+    "ttft": "The TTFT target",
+    "end to end": "The end-to-end target",
+    "engine": "The engine's own limit",
+    "sequence limit": "The sequence limit",
+}
+
+
+def _limit(sequences: SequencesStep, fleet: FleetStep) -> str:
+    """What stops a replica from running more sequences, beside those that run; one that has room to spare says so."""
+    by_memory = sequences.binding == "kv memory"
+    held = fmt.plural(sequences.fit if by_memory else sequences.batch, "sequence")
+    most = f"{held} fit" if by_memory else f"{held} at most"
+    where = f"{most} per replica" if fleet.replicas > 1 else most
+    binds = "binds" if fleet.replicas > 1 or fleet.active > SPARE * sequences.batch else "would bind first"
+    active = "fewer than one is" if fleet.active < 1 else f"{fmt.count(fleet.active)} are"
+    return f"{LIMITS[sequences.binding]} {binds}: {where}, {active} active at peak."
 
 
 def evidence(result: Answer) -> Provenance:

@@ -16,7 +16,7 @@ from calc.engine import Engine
 from calc.errors import MissingSpec
 from calc.layout import Layout
 from calc.memory.kv import decoder_sublayers
-from calc.model import Attention, CompressedAttention, LatentAttention, ModelSpec
+from calc.model import Attention, CompressedAttention, LatentAttention, ModelSpec, Role
 from calc.quantization import stored_bytes, weight_bytes
 from calc.result import Answer, Cost, Inputs, Offer
 from calc.scenario import Fidelity, Scenario
@@ -80,6 +80,9 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
     engine = (text.rstrip(".") for text in ledger.assumptions)
     assumptions = (*_expected_assumptions(inputs), *engine, *inputs.warnings)
     blank = replace(_blank(inputs, layout, memory, ledger.verdict, assumptions), ledger=ledger)
+    too_long = _length_verdict(inputs)
+    if not too_long.fits:
+        return replace(blank, verdict=too_long)
     if not ledger.verdict.fits:
         return blank
     replica = expected.replica_curve(
@@ -235,6 +238,22 @@ def _memory_verdict(inputs: Inputs, memory: MemoryStep) -> Verdict:
             f"{fmt.binary_bytes(memory.weight_bytes_per_gpu * memory.gpus)} of weights alone do not fit "
             f"{memory.gpus} x {fmt.binary_bytes(memory.total_bytes_per_gpu)} ({inputs.offer.accelerator.name})"
         ),
+    )
+
+
+def _length_verdict(inputs: Inputs) -> Verdict:
+    """Whether a request of mean length is one that the engine accepts; encoders count their input apart."""
+    scenario, spec = inputs.scenario, inputs.spec
+    limit = expected.length_limit(scenario, spec)
+    asked = scenario.input_tokens + scenario.output_tokens
+    if asked <= limit or any(stack.role == Role.ENCODER for stack in spec.stacks):
+        return Verdict(fits=True)
+    whose = "--max-model-len" if scenario.max_model_len is not None else "the model's positions"
+    return Verdict(
+        fits=False,
+        wall=Wall.CONTEXT,
+        short_by=asked - limit,
+        reason=f"a mean request holds {fmt.count(asked)} tokens, {whose} end at {fmt.count(limit)}",
     )
 
 

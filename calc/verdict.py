@@ -37,7 +37,8 @@ class Change:
 class Verdict:
     """Whether a configuration works; if not: which wall, short by how much, and the nearest changes that would.
 
-    `short_by` is in the unit of the wall: bytes for memory, seconds for latency targets, requests/s for throughput.
+    `short_by` is in the unit of the wall: bytes for memory, seconds for latency targets, requests/s for throughput,
+    tokens for the context.
     """
 
     fits: bool

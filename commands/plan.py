@@ -84,17 +84,32 @@ def run(arguments: argparse.Namespace) -> int:
     if not shown:
         shown = _nearest_failures(question, ranking.failed)
         record["nearest"] = [contract.plan_json(result) for result in shown]
-    lines = [headline(result) for result in shown]
+    lines = [line for result in shown for line in (headline(result), *_details(result))]
     if arguments.verify and ranking.plans:
         from calc.proof import headline_of, prove
 
         proof = prove(shown[0], seed=arguments.seed)
         record["plans"][0]["verified"] = contract.proof_json(proof)
-        lines.insert(1, headline_of(proof))
+        lines.insert(2, headline_of(proof))
     lines += [f"rejected: {count} x {why}" for why, count in ranking.rejected]
     emit(arguments, record, lines)
     proven = "verified" not in (record["plans"] or [{}])[0] or record["plans"][0]["verified"]["replicas"]
     return OK if ranking.plans and proven else INFEASIBLE
+
+
+def _details(result: Answer) -> list[str]:
+    """How the GPUs are laid out, what users feel at peak and what it costs; nothing for what does not work."""
+    from calc import format as fmt
+
+    if not result.verdict.fits or result.fleet is None:
+        return []
+    replicas = fmt.plural(result.fleet.replicas, "replica")
+    price = "no price known"
+    if result.cost.usd_per_hour is not None:
+        price = f"{fmt.usd(result.cost.usd_per_hour)} an hour"
+    felt = f"TTFT {fmt.optional(result.ttft_s, fmt.seconds)}, TPOT {fmt.optional(result.tpot_s, fmt.seconds)}"
+    busy = fmt.percent(result.fleet.utilization)
+    return [f"  {replicas} of {result.layout.label}, {busy} busy; {felt}; {price}"]
 
 
 def _question(arguments: argparse.Namespace) -> tuple[Inputs, tuple[Any, ...]]:
@@ -112,9 +127,13 @@ def _question(arguments: argparse.Namespace) -> tuple[Inputs, tuple[Any, ...]]:
 def _nearest_failures(question: Inputs, failed: tuple[Answer, ...]) -> list[Answer]:
     """The failures that came nearest, each with the changes that would make it work."""
     from calc.answer import nearest_changes
+    from calc.verdict import Wall
 
     nearest = []
     for result in sorted(failed, key=lambda result: result.verdict.short_by)[:3]:
+        if result.verdict.wall == Wall.CONTEXT:
+            nearest.append(result)
+            continue
         changes = nearest_changes(replace(result.inputs, catalogue=question.catalogue), result)
         nearest.append(replace(result, verdict=replace(result.verdict, nearest=changes)))
     return nearest

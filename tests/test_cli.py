@@ -284,3 +284,51 @@ def test_numbers_beyond_meaning_are_refused_by_name(run, words, named):
     code, record = run(*words)
     assert code == 2
     assert named in record["error"]["message"]
+
+
+def test_a_request_longer_than_the_models_context_is_infeasible(run):
+    # Qwen3-0.6B's config ends at 40,960 positions; vLLM refuses longer prompts unless a longer limit is set.
+    words = [
+        "plan",
+        "Qwen/Qwen3-0.6B",
+        "--gpu",
+        "rtx-4090",
+        "--rate",
+        "0.01",
+        "--input",
+        "60000",
+        "--output",
+        "100",
+    ]
+    code, record = run(*words)
+    assert code == 3
+    assert record["rejected"] == [{"why": "context", "count": 1}]
+    verdict = record["nearest"][0]["verdict"]
+    assert (verdict["wall"], verdict["short_by"]) == ("context", 60_100 - 40_960)
+    assert run(*words, "--max-model-len", "65536")[0] == 0
+
+
+def test_a_plan_reads_as_layout_times_and_price(capsys):
+    assert (
+        cli.main(
+            [
+                "plan",
+                "Qwen/Qwen3-0.6B",
+                "--gpu",
+                "rtx-4090",
+                "--rate",
+                "1",
+                "--input",
+                "100",
+                "--output",
+                "100",
+            ]
+        )
+        == 0
+    )
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert "would bind first" in first
+    assert "fewer than one is active at peak" in first
+    assert second.strip().startswith("1 replica of TP1, ")
+    assert "TPOT" in second
+    assert "an hour" in second
