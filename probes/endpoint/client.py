@@ -25,6 +25,7 @@ FIRST_BYTE_S = 120.0
 SILENCE_S = 60.0
 REQUEST_S = 300.0
 DRAIN_S = 0.25
+MOST_STALE = 64  # kept connections that may turn out to be closed, one after the other
 LARGEST_ERROR = 64_000
 LARGEST_ANSWER = 4_000_000
 BYTES_PER_TOKEN = (
@@ -212,9 +213,12 @@ class EndpointClient:
         try:
             async with asyncio.timeout(self.limits.request_s):
                 start, connect = self.now_s, []
-                while (answer := await self._follow(ask, stream, connect)) is _STALE:
-                    self.reuse = False
+                answer = await self._follow(ask, stream, connect)
+                tries = 0
+                while answer is _STALE and tries < MOST_STALE:
+                    self.reuse, tries = False, tries + 1
                     start, connect = self.now_s, []
+                    answer = await self._follow(ask, stream, connect)
                 fault, detail = answer
         except TimeoutError:
             fault, detail = (
@@ -255,7 +259,7 @@ class EndpointClient:
         except httpx2.TimeoutException:
             return Fault.SLOW_HEADERS, "the connection timed out"
         except httpx2.HTTPError as error:
-            if self.reuse and not connect:
+            if not connect:  # an old connection; whoever else holds one finds out the same way
                 return _STALE
             return Fault.DROPPED, f"before the answer: {type(error).__name__}"
         try:
