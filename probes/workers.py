@@ -23,6 +23,7 @@ from probes.worker_codes import BAD_CONTEXT
 ROOT = Path(__file__).resolve().parents[1]
 POLL_S = 0.05
 MOST_RESTARTS = 4
+LOADING_S = 60.0  # before its first word a worker loads torch, which a busy machine makes long
 LAST_WORDS = 400
 
 Emit = Callable[[Mapping[str, Any]], None]
@@ -91,7 +92,7 @@ def _run_once(
 ) -> tuple[tuple[str, str] | None, int, float]:
     """(case that was open at the end, exit code, seconds of silence if it was ended for that)."""
     open_case: tuple[str, str] | None = None
-    heard = time.monotonic()
+    heard, silence_s = time.monotonic(), max(order.silence_s, LOADING_S)
     with worker_process(order, done, stderr=stderr) as (process, lines):
         started = start_time(process.pid)
         while True:
@@ -100,14 +101,14 @@ def _run_once(
             except queue.Empty:
                 tick()
                 now = time.monotonic()
-                if now - heard > order.silence_s or now > deadline:
+                if now - heard > silence_s or now > deadline:
                     end_group(process.pid, started, grace_s=0.5)
                     process.wait()
                     return open_case, process.returncode, now - heard
                 continue
             if line is None:
                 return open_case, process.wait(), 0.0
-            heard = time.monotonic()
+            heard, silence_s = time.monotonic(), order.silence_s
             event = parse_line(line)
             if event is None:
                 continue
