@@ -81,7 +81,8 @@ class DaskCluster:
             distributed = import_module("distributed")
         except ImportError:
             raise SchedulerUnavailable(
-                "Runs on a cluster need the library distributed.", next_step="Install ridgebeam[cluster]."
+                "Runs on a cluster need the library distributed.",
+                next_step="In the checkout: pip install -e '.[cluster]'.",
             ) from None
         try:
             client = distributed.Client(self.address, timeout=CONNECT_S, set_as_default=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 from presets.local_device import LocalDevices
 
-INSTALL = "pip install 'ridgebeam[probe]'"
+INSTALL = "pip install -e '.[probe]'"
 CPU_NOTE = "`ridgebeam probe --device cpu` measures the processor meanwhile."
 
 
