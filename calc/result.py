@@ -120,11 +120,13 @@ LIMITS = {
 def _limit(sequences: SequencesStep, fleet: FleetStep) -> str:
     """What stops a replica from running more sequences, beside those that run; one that has room to spare says so."""
     by_memory = sequences.binding == "kv memory"
-    held = fmt.plural(sequences.fit if by_memory else sequences.batch, "sequence")
-    most = f"{held} fit" if by_memory else f"{held} at most"
+    number = sequences.fit if by_memory else sequences.batch
+    held = fmt.plural(number, "sequence")
+    most = f"{held} {'fits' if number == 1 else 'fit'}" if by_memory else f"{held} at most"
     where = f"{most} per replica" if fleet.replicas > 1 else most
     binds = "binds" if fleet.replicas > 1 or fleet.active > SPARE * sequences.batch else "would bind first"
-    active = "fewer than one is" if fleet.active < 1 else f"{fmt.count(fleet.active)} are"
+    in_flight = fmt.count(fleet.active)
+    active = "fewer than one is" if fleet.active < 1 else f"{in_flight} {'is' if in_flight == '1' else 'are'}"
     return f"{LIMITS[sequences.binding]} {binds}: {where}, {active} active at peak."
 
 

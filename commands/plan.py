@@ -34,7 +34,11 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument("--revision", default="")
     parser.add_argument(
-        "--gpu", action="append", metavar="ID", help="repeat to compare; default: the catalogue"
+        "--gpu",
+        action="extend",
+        nargs="+",
+        metavar="ID",
+        help="several to compare; default: the catalogue",
     )
     add_layout(parser)
     add_formats(parser)
@@ -71,6 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.service_s is not None:
         return _endpoint(arguments)
+    if arguments.source is None and len(arguments.gpu or ()) > 1:
+        arguments.source = (
+            arguments.gpu.pop()
+        )  # `--gpu ID SOURCE`: the list of ids has taken the model as its last
     if arguments.source is None or arguments.input is None or arguments.output is None:
         raise InputError("plan", "no model or lengths", "a plan needs SOURCE, --input and --output")
     question, offers = _question(arguments)

@@ -34,6 +34,10 @@ AMPLE_BLOCKS = 1_000_000  # where nothing says how large the pool is: more than 
 DEFAULT_REQUESTS = 10_000
 LOGGED_PASSES = 50_000
 
+SLOWEST_RATE_PER_S = 3.9e-7
+LONGEST_STEP_S = 1e4
+"""Beyond these the simulated clock is so far on that a double no longer resolves single steps."""
+
 
 def add(verbs: Any) -> None:
     parser = verb(
@@ -70,7 +74,7 @@ def _add_traffic(parser: argparse.ArgumentParser) -> None:
     )
     traffic.add_argument("--traffic", metavar="NAME", help="like a public trace: azure-conversation, ...")
     traffic.add_argument(
-        "--rate", type=positive, help="requests per second (with a trace: stretch it to this rate)"
+        "--rate", type=_rate, help="requests per second (with a trace: stretch it to this rate)"
     )
     traffic.add_argument("--concurrency", "--users", type=tokens, help="users who each wait for their answer")
     traffic.add_argument("--input", "--isl", type=tokens, help="mean prompt tokens")
@@ -256,6 +260,14 @@ def _rules(arguments: argparse.Namespace, blocks: int) -> EngineRules:
     )
 
 
+def _rate(text: str) -> float:
+    """Requests per second; slower ones than one in a month would be years of idle clock."""
+    value = positive(text)
+    if value < SLOWEST_RATE_PER_S:
+        raise argparse.ArgumentTypeError(f"{text} must be at least {SLOWEST_RATE_PER_S:g} requests/s")
+    return value
+
+
 def _step(text: str) -> StepTable:
     from calc.errors import InputError
     from calc.simulation.step_table import StepTable
@@ -266,6 +278,11 @@ def _step(text: str) -> StepTable:
         fixed, prefill, decode, kv = (float(part) * MS for part in parts)
     except ValueError:
         raise InputError("step-ms", text, "give four numbers in ms: FIXED,PREFILL,DECODE,KV") from None
+    longest = max(fixed, prefill, decode, kv)
+    if longest > LONGEST_STEP_S:
+        raise InputError(
+            "step-ms", text, f"no part of a step may take more than {LONGEST_STEP_S / MS:,.0f} ms"
+        )
     return StepTable.affine(fixed_s=fixed, prefill_s=prefill, decode_s=decode, kv_s=kv)
 
 
@@ -280,22 +297,28 @@ def _single(arguments: argparse.Namespace, experiment: Experiment) -> tuple[dict
     if arguments.chrome_trace:
         Path(arguments.chrome_trace).write_text(json.dumps(chrome_trace(result)), encoding="utf-8")
     record = summary(result, experiment.slo)
-    return record, _lines(record)
+    return record, _lines(record, targets=_has_targets(experiment))
 
 
-def _lines(record: dict[str, Any]) -> list[str]:
+def _has_targets(experiment: Experiment) -> bool:
+    slo = experiment.slo
+    return any(target is not None for target in (slo.ttft_s, slo.tpot_s, slo.e2e_s))
+
+
+def _lines(record: dict[str, Any], *, targets: bool) -> list[str]:
     from calc import format as fmt
 
     def line(name: str, values: dict[str, Any]) -> str:
         shown = "   ".join(f"{k} {fmt.seconds(v)}" for k, v in values.items() if v is not None)
         return f"{name:<12}{shown}"
 
+    met = f"{record['attainment']:.1%} meet the targets" if targets else "no targets were set"
     return [
         f"{record['requests']:,} requests, {record['state']}",
         line("TTFT", record["ttft_s"]),
         line("TPOT", record["tpot_s"]),
         line("end to end", record["e2e_s"]),
-        f"{'goodput':<12}{record['goodput_per_s']:.4g} requests/s, {record['attainment']:.1%} meet the targets",
+        f"{'goodput':<12}{record['goodput_per_s']:.4g} requests/s, {met}",
         f"{'engine':<12}{record['steps']:,} steps, {record['preemptions']:,} preemptions",
     ]
 
@@ -350,6 +373,6 @@ def _found(arguments: argparse.Namespace, experiment: Experiment) -> tuple[dict[
     record |= summary(best.result, experiment.slo)
     lines = [
         f"{best.rate_per_s:.4g} requests/s on {best.replicas} replica(s) hold the targets",
-        *_lines(record),
+        *_lines(record, targets=_has_targets(experiment)),
     ]
     return record, lines

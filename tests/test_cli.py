@@ -332,3 +332,25 @@ def test_a_plan_reads_as_layout_times_and_price(capsys):
     assert second.strip().startswith("1 replica of TP1, ")
     assert "TPOT" in second
     assert "an hour" in second
+
+
+def test_several_accelerators_are_compared_in_either_spelling(run):
+    traffic = ["--rate", "1", "--input", "100", "--output", "100"]
+    model, gpus = "Qwen/Qwen3-0.6B", ["rtx-4090", "l4"]
+    for words in (
+        [model, "--gpu", *gpus],
+        [model, "--gpu", gpus[0], "--gpu", gpus[1]],
+        ["--gpu", *gpus, model],
+    ):
+        code, record = run("plan", *words, *traffic)
+        assert code == 0
+        assert {plan["gpu"] for plan in record["plans"]} == set(gpus)
+
+
+@pytest.mark.parametrize(("option", "value"), [("--rate", "1e-300"), ("--step-ms", "1e300,0,0,0")])
+def test_a_simulated_clock_beyond_doubles_is_refused(run, option, value):
+    words = {"--rate": "1", "--step-ms": "5,0,0,0"} | {option: value}
+    given = [word for pair in words.items() for word in pair]
+    code, record = run("simulate", *given, "--input", "9", "--output", "9")
+    assert code == 2
+    assert option.strip("-") in record["error"]["message"]
