@@ -32,6 +32,7 @@ from calc.sizing import (
     PrefillStep,
     SequencesStep,
     mean_context,
+    users_with_headroom,
 )
 from calc.slo import Slo
 from calc.step import ServingPoint, StepModel
@@ -209,7 +210,7 @@ def fleet_of(replica: Replica, workload: Workload, *, batch: int, headroom: floa
     e2e = replica.point.e2e_s
     if workload.rate_per_s is None:
         asked = (workload.concurrency or 0) * workload.peak_factor
-        replicas = max(1, ceil(asked * (1.0 + headroom) / batch))
+        replicas = max(1, ceil(users_with_headroom(asked, headroom) / batch))
         users = max(1.0, asked / replicas)
         active, rate, busy = asked, asked / replica.at(e2e, users).best, asked / batch
     else:

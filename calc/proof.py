@@ -120,7 +120,8 @@ def headline_of(proof: Proof) -> str:
     if proof.replicas is None:
         most = MOST_EXTRA_REPLICAS * proof.planned_replicas
         return f"Refuted: {at} the {measure} targets fail even on {fmt.plural(most, 'replica')}."
-    held = f"{fmt.plural(proof.replicas, 'replica')} hold the {measure} targets {at}"
+    hold = "holds" if proof.replicas == 1 else "hold"
+    held = f"{fmt.plural(proof.replicas, 'replica')} {hold} the {measure} targets {at}"
     breaks = ""
     if proof.breaks_at_per_s is not None:
         breaks = f"; the promise breaks above {fmt.plain(proof.breaks_at_per_s, 'requests/s')}"

@@ -6,7 +6,7 @@ Memory, sequences that fit, decode, prefill, how many GPUs. The sixth, levers, i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil, floor, inf
 
 from calc import textbook
 from calc.memory.kv import sequence_bytes
@@ -18,6 +18,7 @@ from calc.workload import Workload
 BLOCK_TOKENS = 16
 """Tokens of a paged block: vLLM's default on CUDA (Kwon et al. 2023 use 16 as well)."""
 MOST_SEQUENCES = 1_000_000
+ROUNDING = 1e-12  # so that 10 x 1.3 counts as 13 whole users
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +204,13 @@ def prefill_step(timing: Timing, workload: Workload) -> PrefillStep:
 
 def replicas_for_users(workload: Workload, *, batch: int, headroom: float) -> int:
     """Replicas whose slots hold all users who wait for their answer, with headroom."""
-    busy = (workload.concurrency or 0) * workload.peak_factor / batch
-    return max(1, int(textbook.gpus_to_buy(busy_gpus=busy, headroom=headroom)))
+    asked = (workload.concurrency or 0) * workload.peak_factor
+    return max(1, ceil(users_with_headroom(asked, headroom) / batch))
+
+
+def users_with_headroom(users: float, headroom: float) -> int:
+    """Whole users to hold: 30% more than one user is still one, so that a single user needs no second GPU."""
+    return max(ceil(users), floor(users * (1.0 + headroom) * (1.0 + ROUNDING)))
 
 
 def fleet_step(

@@ -69,7 +69,7 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from calc import contract
-    from calc.answer import headline
+    from calc.answer import answer, headline
     from calc.levers import lever_effects
     from calc.plan import rank
 
@@ -83,6 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("plan", "no model or lengths", "a plan needs SOURCE, --input and --output")
     question, offers = _question(arguments)
     ranking = rank(question, offers, shortlist=None if arguments.gpu else max(2 * arguments.top, 12))
+    if len(offers) == 1 and not (ranking.plans or ranking.failed):
+        answer(replace(question, offer=offers[0]))  # raises what is missing, by name
     shown = list(ranking.plans[: arguments.top])
     record: dict[str, Any] = {
         "plans": [contract.plan_json(result) for result in shown],

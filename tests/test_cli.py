@@ -354,3 +354,29 @@ def test_a_simulated_clock_beyond_doubles_is_refused(run, option, value):
     code, record = run("simulate", *given, "--input", "9", "--output", "9")
     assert code == 2
     assert option.strip("-") in record["error"]["message"]
+
+
+def test_one_user_at_home_needs_one_card(run):
+    # llama.cpp serves one sequence at a time by default, and 30% more than one user is still one.
+    words = [
+        "plan",
+        "Qwen/Qwen3-32B",
+        "--gpu",
+        "rtx-4090",
+        "--engine",
+        "llama.cpp",
+        "--quantization",
+        "q4_k_m",
+    ]
+    code, record = run(*words, "--concurrency", "1", "--input", "7000", "--output", "1000")
+    assert (code, record["plans"][0]["gpus"]) == (0, 1)
+    code, record = run(*words, "--concurrency", "10", "--input", "7000", "--output", "1000")
+    assert (code, record["plans"][0]["gpus"]) == (0, 13)
+
+
+def test_a_named_part_without_a_needed_number_says_which(run):
+    code, record = run(
+        "plan", "Qwen/Qwen3-8B", "--gpu", "epyc-7763", "--rate", "1", "--input", "9", "--output", "9"
+    )
+    assert code == 2
+    assert "memory" in record["error"]["message"]
