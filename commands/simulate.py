@@ -221,6 +221,7 @@ def _served(arguments: argparse.Namespace, traffic: dict[str, Any]) -> tuple[Ste
     from calc.errors import InputError
     from calc.proof import clock_of
     from calc.sizing import BLOCK_TOKENS
+    from calc.verdict import Wall
 
     if not (arguments.source and arguments.gpu):
         raise InputError("step time", "none", "give --step-ms, or SOURCE with --gpu")
@@ -230,6 +231,10 @@ def _served(arguments: argparse.Namespace, traffic: dict[str, Any]) -> tuple[Ste
         arguments.output = float(table.output_tokens.mean())
         arguments.rate = table.rate_per_s
     result = answer(inputs(arguments, gpu=arguments.gpu))
+    if result.verdict.wall == Wall.CONTEXT:
+        raise InputError(
+            "input", arguments.input, result.verdict.reason, next_step="Shorten it, or choose another model."
+        )
     tokens_kept = result.memory.tokens
     if tokens_kept < BLOCK_TOKENS:
         raise InputError(

@@ -380,3 +380,11 @@ def test_a_named_part_without_a_needed_number_says_which(run):
     )
     assert code == 2
     assert "memory" in record["error"]["message"]
+
+
+def test_prompts_beyond_the_models_context_are_not_simulated(run):
+    code, record = run(
+        "simulate", "Qwen/Qwen3-0.6B", "--gpu", "l4", "--rate", "1", "--input", "50000", "--output", "9"
+    )
+    assert code == 2
+    assert "40,960" in record["error"]["message"]
