@@ -38,6 +38,7 @@ class Gap:
     """From the decode limit to the measured TPOT: seconds by cause, and what the model leaves unexplained (may be negative)."""
 
     limit_s: float
+    limit_name: str
     expected_s: Estimate
     measured_s: float
     causes_s: dict[str, float]
@@ -154,11 +155,13 @@ def _gap(model: StepModel, samples: Sequence[Sample], tpot: Spread) -> Gap:
     bound, expected = model.roofline(step), model.step(step)
     limit = _one(bound.total)
     floor, terms = bound.terms(), expected.terms
+    memory = sum(_one(floor[name]) for name in ("weights", "kv", "activations"))
     causes = {name: _one(terms[name]) - _one(floor[name]) for name in CAUSES}
     total = single_estimate(expected.total)
     unexplained = tpot.p50 - float(total.best)
     return Gap(
         limit_s=limit,
+        limit_name="bandwidth" if memory >= _one(floor["compute"]) else "compute",
         expected_s=total,
         measured_s=tpot.p50,
         causes_s=causes,
@@ -307,7 +310,7 @@ def _headline(report: EndpointReport) -> str:
     if gap is None:
         return f"{speed}, {fmt.seconds(tpot.p50)} per token."
     if gap.of_limit > 1.0:
-        return f"{speed}, faster than the bandwidth limit of the accelerator named: it is another one."
+        return f"{speed}, faster than the {gap.limit_name} limit of the accelerator named: it is another one."
     named = sorted(gap.causes_s, key=gap.causes_s.__getitem__, reverse=True)[:2]
     short = {
         "weights": "unreached bandwidth",
@@ -318,4 +321,4 @@ def _headline(report: EndpointReport) -> str:
     causes = " and ".join(short.get(name, name) for name in named)
     explained = gap.unexplained_s < 0.5 * (gap.measured_s - gap.limit_s)
     verb = "explain the rest" if explained else "explain only a part of the rest"
-    return f"{speed}, {fmt.percent(gap.of_limit)} of the bandwidth limit; {causes} {verb}."
+    return f"{speed}, {fmt.percent(gap.of_limit)} of the {gap.limit_name} limit; {causes} {verb}."
