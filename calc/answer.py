@@ -14,7 +14,7 @@ from calc.memory.kv import decoder_sublayers
 from calc.model import Attention, LatentAttention, ModelSpec
 from calc.quantization import weight_bytes
 from calc.result import Answer, Cost, Inputs, Offer, evidence, headline
-from calc.scenario import apply_settings
+from calc.scenario import Fidelity, apply_settings
 from calc.sized import answer_for, replica_weight_bytes, timing_of
 from calc.verdict import Change, Wall
 
@@ -111,12 +111,18 @@ def nearest_changes(inputs: Inputs, failed: Answer) -> tuple[Change, ...]:
             scenario=replace(inputs.scenario, gpu=offer.accelerator.id, tp=0, gpu_json=""),
         )
         for layout in _layouts(trial):
-            if _serves(trial, layout):
+            if _may_serve(trial, layout) and _serves(trial, layout):
                 n = layout.gpus_per_replica
                 text = f"{n} x {offer.accelerator.name}" + (f" (TP{n})" if n > 1 else "")
                 found.append(Change(text=text, settings=(("gpu", offer.accelerator.id), ("tp", str(n)))))
                 break
     return tuple(found)
+
+
+def _may_serve(inputs: Inputs, layout: Layout) -> bool:
+    """Whether the textbook, which is quick and sees no overhead, thinks that the layout serves; it never says no too early."""
+    scenario = replace(inputs.scenario, fidelity=Fidelity.TEXTBOOK, mfu=1.0)
+    return _serves(replace(inputs, scenario=scenario), layout)
 
 
 def _serves(inputs: Inputs, layout: Layout) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, Final
 from calc.accelerator import Accelerator
 from calc.errors import InputError, ProbeError
 from calc.profile import DeviceProfile
-from presets.profiles import data_folder
+from presets.profiles.calibrated import data_folder
 from probes import measured, readings, sanity
 from probes.readings import Readings
 from probes.sanity import Finding

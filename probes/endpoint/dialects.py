@@ -137,14 +137,19 @@ def error_words(data: object) -> str:
     return " ".join(str(error).split())[:300] if error else ""
 
 
+def _object(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The object under a key; empty where there is none or something else stands there."""
+    found = data.get(name)
+    return found if isinstance(found, dict) else {}
+
+
 def _openai(data: Mapping[str, Any]) -> Delta:
     if words := error_words(data):
         return Delta(error=words)
     choices = data.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    delta = choice.get("delta") if isinstance(choice.get("delta"), dict) else choice
-    usage = data.get("usage") if isinstance(data.get("usage"), dict) else {}
-    timings = data.get("timings") if isinstance(data.get("timings"), dict) else {}
+    delta = _object(choice, "delta") or choice
+    usage, timings = _object(data, "usage"), _object(data, "timings")
     details = usage.get("prompt_tokens_details")
     cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
     if cached is None:
@@ -186,7 +191,7 @@ def _ollama(data: Mapping[str, Any]) -> Delta:
     if words := error_words(data):
         return Delta(error=words)
     done = bool(data.get("done"))
-    message = data.get("message") if isinstance(data.get("message"), dict) else {}
+    message = _object(data, "message")
     prompt, output = _count(data.get("prompt_eval_count")), _count(data.get("eval_count"))
     cached = _count(data.get("prompt_eval_cached_count"))
     found: dict[str, float | None] = {}
