@@ -120,7 +120,10 @@ def nearest_changes(inputs: Inputs, failed: Answer) -> tuple[Change, ...]:
 
 
 def _may_serve(inputs: Inputs, layout: Layout) -> bool:
-    """Whether the textbook, which is quick and sees no overhead, thinks that the layout serves; it never says no too early."""
+    """Whether the textbook, which is quick and sees no overhead, thinks that the layout serves.
+
+    Its share for overhead differs a little from the engines': a card on the very edge may be passed over here.
+    """
     scenario = replace(inputs.scenario, fidelity=Fidelity.TEXTBOOK, mfu=1.0)
     return _serves(replace(inputs, scenario=scenario), layout)
 
