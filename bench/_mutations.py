@@ -73,7 +73,7 @@ def change(section, name, others, rng):
     elif kind == 3:
         section[name] = rng.choice(HUGE)
     elif kind == 4:
-        section[name] = rng.choice(ODD)
+        section[name] = copy.deepcopy(rng.choice(ODD))  # a later change may reach into it
     elif kind == 5:
         section[name] = {name: value}
     elif kind == 6 and isinstance(value, int):

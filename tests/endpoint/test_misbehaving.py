@@ -1,9 +1,8 @@
 """A server that misbehaves: each way is measured rightly, or tagged or named. Times are only bounded from below, by sleeps
 that the server makes, or compared with each other."""
 
-import asyncio
-
 import pytest
+from event_loop import finished
 
 from calc.endpoint.samples import Fault, Tag
 from probes.endpoint.client import EndpointClient, Limits
@@ -20,7 +19,7 @@ def asked(server, behaviour, *, api=Api.CHAT, tokens=8, key=None, limits=QUICK):
         async with EndpointClient.open(target, api, key=key, limits=limits) as client:
             return await client.ask(Ask(model=behaviour, prompt="hello", max_tokens=tokens), stage="test")
 
-    return asyncio.run(once())
+    return finished(once())
 
 
 def test_a_plain_stream_has_no_fault_and_the_servers_counts(scripted):
@@ -137,7 +136,7 @@ def test_a_closed_port_is_refused_by_name():
         async with EndpointClient.open(checked_target("http://127.0.0.1:9", Policy()), Api.CHAT) as client:
             return await client.ask(Ask(model="m", prompt="p", max_tokens=1), stage="test")
 
-    assert asyncio.run(once()).fault == Fault.REFUSED
+    assert finished(once()).fault == Fault.REFUSED
 
 
 def test_the_key_goes_into_one_header_and_never_comes_back(scripted):
