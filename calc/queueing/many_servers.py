@@ -92,12 +92,13 @@ class MMc(TailQueue):
 
     def _time_tail(self, t_s: float) -> float:
         rate = 1.0 / self.service_s
-        return exp(-rate * t_s) * (1.0 + self.waiting_share * rate * _gained(self._spare_per_s - rate, t_s))
+        return exp(-rate * t_s) + self.waiting_share * rate * _both(rate, self._spare_per_s, t_s)
 
 
-def _gained(rate: float, t: float) -> float:
-    """The integral of e^(-rate·u) from 0 to t, which is t where the rate vanishes."""
-    return t if abs(rate) * t < 1e-12 else -expm1(-rate * t) / rate
+def _both(rate: float, spare: float, t: float) -> float:
+    """The integral of e^(-spare·u)·e^(-rate·(t - u)) from 0 to t: waiting first, then service; t·e^(-rate·t) where equal."""
+    slower, apart = min(rate, spare), abs(rate - spare)
+    return exp(-slower * t) * (t if apart * t < 1e-12 else -expm1(-apart * t) / apart)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,6 +110,7 @@ def test_the_main_job_and_its_link(page, base_url, another_visitor):
 def test_the_scenario_stays_across_pages_and_back(page, base_url):
     page.goto(f"{base_url}/?rate=25")
     expect(title(page)).to_contain_text("x A100")
+    settled(page)
     answer = title(page).inner_text()
     page.get_by_role("button", name="Understand").click()
     page.get_by_role("menuitem", name="Queueing").click()
