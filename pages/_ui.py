@@ -17,6 +17,7 @@ import streamlit as st
 from calc.errors import RidgebeamError
 from calc.formulas import FORMULAS
 from calc.provenance import Provenance
+from pages._chart_data import chart_rows
 
 CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 MARKDOWN_SIGNS = re.compile(r"([\\`*_{}\[\]()<>#+!|~$:&-])")
@@ -93,8 +94,25 @@ def show_metrics(metrics: Sequence[Metric]) -> None:
 
 
 def show_chart(made: go.Figure, *, alt: str, key: str) -> None:
-    """A chart with the finding as its accessible name."""
-    st.plotly_chart(made, key=key, alt=alt, config=CHART_CONFIG)
+    """A chart with the finding as its accessible name; its numbers as CSV below, as a picture in its own corner."""
+    with st.container(gap="xxsmall"):
+        st.plotly_chart(made, key=key, alt=alt, config=_chart_config(key))
+        st.download_button(
+            "Chart data",
+            lambda: to_csv(chart_rows(made)),
+            f"ridgebeam-{key}.csv",
+            "text/csv",
+            key=f"{key}-chart-csv",
+            on_click="ignore",
+            type="tertiary",
+            icon=":material/download:",
+            help="The numbers drawn, as CSV. For a picture (PNG), use the camera in the chart's corner.",
+        )
+
+
+def _chart_config(key: str) -> dict[str, Any]:
+    picture = {"format": "png", "filename": f"ridgebeam-{key}", "scale": 2}
+    return CHART_CONFIG | {"toImageButtonOptions": picture}
 
 
 def show_formulas(ids: Sequence[str], inputs: Mapping[str, float]) -> None:
