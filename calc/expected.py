@@ -35,7 +35,7 @@ from calc.sizing import (
     users_with_headroom,
 )
 from calc.slo import Slo
-from calc.step import ServingPoint, StepModel
+from calc.step import ServingPoint, StepModel, binding
 from calc.timing import StepTime
 from calc.workload import Workload
 
@@ -239,14 +239,14 @@ def decode_at(replica: Replica, users: float) -> DecodeStep:
     batch = max(1, round(users))
     context = mean_context(replica.workload)
     step = replica.model.step(ForwardPass.decode(float(batch), context))
-    seconds = single(step.total)
+    seconds, terms = single(step.total), step.terms
     return DecodeStep(
         batch=batch,
         context_tokens=context,
         time=StepTime(
             step_s=seconds,
-            terms_s={name: _one(value) for name, value in step.terms.items()},
-            bound=str(np.ravel(step.bound)[0]),
+            terms_s={name: _one(value) for name, value in terms.items()},
+            bound=str(np.ravel(binding(terms))[0]),
         ),
         tokens_per_s=batch / float(seconds.best),
     )

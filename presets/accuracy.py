@@ -90,6 +90,7 @@ def unmodelled() -> tuple[str, ...]:
 
 def _serving() -> Iterable[Comparison]:
     """TPOT and TTFT at fixed concurrency; rows of one configuration are one array."""
+    burst = float(held_out()["burst share"])
     alike: dict[tuple[Any, ...], list[ServingMeasurement]] = {}
     for m in measurements.serving():
         key = (m.checkpoint, m.quantization, m.kv_dtype, m.accelerator, m.engine, m.version, m.layout)
@@ -99,25 +100,13 @@ def _serving() -> Iterable[Comparison]:
         if models.find(first.checkpoint) is None:
             continue
         version = first.version or "1.1" if first.engine == "tensorrt-llm" else first.version
-        profile = profiles.load(
-            first.accelerator, first.engine, model_id=first.group[0], engine_version=version
-        )
-        model = StepModel.of(
-            models.load(first.checkpoint),
-            accelerators.load(first.accelerator),
-            first.layout,
-            profile,
-            quantization=first.quantization,
-            kv_dtype=first.kv_dtype,
-        )
+        model = _step_model(first.checkpoint, first, version, model_id=first.group[0])
         point = model.serving(
             input_tokens=np.array([m.input_tokens for m in rows]),
             output_tokens=np.array([m.output_tokens for m in rows]),
             concurrency=np.array([m.concurrency for m in rows]),
         )
-        burst_s = float(held_out()["burst share"]) * np.array(
-            [(m.concurrency - 1) / 2 if m.source == VENDOR else 0.0 for m in rows]
-        )
+        burst_s = burst * np.array([(m.concurrency - 1) / 2 if m.source == VENDOR else 0.0 for m in rows])
         first_token = point.ttft_s.plus(Estimate.exactly(burst_s * point.prefill_s))
         for index, m in enumerate(rows):
             for quantity, estimate, measured in (
@@ -156,23 +145,32 @@ def _serving_note(m: ServingMeasurement) -> str:
     )
 
 
+def _step_model(
+    checkpoint: str, of: ServingMeasurement | PointMeasurement, version: str, *, model_id: str
+) -> StepModel:
+    """The step model of a measurement's configuration."""
+    accelerator = accelerators.load(of.accelerator)
+    return StepModel.of(
+        models.load(checkpoint),
+        accelerator,
+        of.layout,
+        profiles.load(accelerator, of.engine, model_id=model_id, engine_version=version),
+        quantization=of.quantization,
+        kv_dtype=of.kv_dtype,
+    )
+
+
 def _points() -> Iterable[Comparison]:
+    built: dict[tuple[Any, ...], StepModel] = {}
     for point in measurements.points():
         if models.find(point.model) is None:
             continue
-        spec = models.load(point.model)
-        profile = profiles.load(
-            point.accelerator, point.engine, model_id=point.model, engine_version=point.version
-        )
-        model = StepModel.of(
-            spec,
-            accelerators.load(point.accelerator),
-            point.layout,
-            profile,
-            quantization=point.quantization,
-            kv_dtype=point.kv_dtype,
-        )
-        quantity, unit, (low, best, high), measured = _predicted(point, spec, model)
+        alike = (point.model, point.quantization, point.kv_dtype, point.accelerator, point.engine)
+        key = (*alike, point.version, point.layout)
+        model = built.get(key)
+        if model is None:
+            model = built[key] = _step_model(point.model, point, point.version, model_id=point.model)
+        quantity, unit, (low, best, high), measured = _predicted(point, model.spec, model)
         yield Comparison(
             id=point.id,
             group=point.group,
@@ -185,7 +183,7 @@ def _points() -> Iterable[Comparison]:
             low=low,
             best=best,
             high=high,
-            evidence=str(profile.evidence),
+            evidence=str(model.profile.evidence),
             clean=point.metric != "most_tokens_per_s" and point.group != "nim",
             note=f"{point.layout.label}, batch {point.batch or 'not stated'}, {point.metric}",
             source=point.source,
@@ -238,6 +236,7 @@ def _most_tokens_per_s(
     return replicas * low, replicas * middle, replicas * high
 
 
+@cache
 def held_out() -> Mapping[str, Any]:
     """Errors on data that a fit did not see, as stored with the profiles: by class, by group, kernels, single runs."""
     content = json.loads((profiles.FOLDER / "fit.json").read_text(encoding="utf-8"))

@@ -35,15 +35,17 @@ class ForwardPass:
     prompts_finished: Any = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is None:
-                continue
-            array = np.asarray(value, dtype=float)
-            if not np.all(np.isfinite(array)) or np.any(array < 0):
-                raise InputError(field.name, value, "it must be a finite count of zero or more")
-        if np.any(np.asarray(self.prefill_sequences) <= 0):
+        for name in FIELDS:
+            value = getattr(self, name)
+            if value is not None and not _is_count(value):
+                raise InputError(name, value, "it must be a finite count of zero or more")
+        if np.min(self.prefill_sequences) <= 0:
             raise InputError("prefill_sequences", self.prefill_sequences, "it must be positive")
+
+    def fields(self) -> tuple[Any, ...]:
+        """Every count that is given, in the order of the fields."""
+        values = (getattr(self, name) for name in FIELDS)
+        return tuple(value for value in values if value is not None)
 
     @classmethod
     def decode(cls, batch: Any, context: Any, *, encoder_context: Any = 0.0) -> ForwardPass:
@@ -99,9 +101,22 @@ class ForwardPass:
         return self.decode_tokens + np.where(np.asarray(self.prefill_tokens) > 0, self.prefill_sequences, 0.0)
 
 
+FIELDS = tuple(field.name for field in fields(ForwardPass))
+
+
+def _is_count(value: Any) -> bool:
+    """Whether a number, or every number of an array, is finite and not negative (not-a-number is neither)."""
+    if isinstance(value, float | int):
+        return 0.0 <= value < np.inf
+    array = np.asarray(value, dtype=float)
+    return bool(array.size == 0 or (array.min() >= 0.0 and array.max() < np.inf))
+
+
 def attended_by_last(context: Any, *, window: Any, chunk: Any) -> Any:
     """Cached tokens that a query behind `context` tokens reads, with a sliding window or within an aligned chunk."""
     inside = np.minimum(context, window)
+    if not np.any(np.isfinite(chunk)):
+        return inside
     return np.where(np.isfinite(chunk), np.mod(inside, np.where(np.isfinite(chunk), chunk, 1.0)), inside)
 
 
@@ -117,6 +132,8 @@ def attended_pairs(tokens: Any, prefix: Any, *, window: Any, chunk: Any) -> Any:
     rising = 0.5 * (rising_end * (rising_end + 1.0) - first * (first + 1.0))
     flat_tokens = last - rising_end
     flat = np.where(flat_tokens > 0, flat_tokens * np.where(np.isfinite(window), window, 0.0), 0.0)
+    if not np.any(np.isfinite(chunk)):
+        return rising + flat
     chunked = np.where(
         last <= chunk, rising, np.asarray(tokens) * (np.where(np.isfinite(chunk), chunk, 0.0) + 1) / 2
     )

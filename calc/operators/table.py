@@ -11,15 +11,16 @@ All numbers are per GPU of one replica and per instance of the operator; `count`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calc.operators.forward import ForwardPass, attended_by_last, attended_pairs
-from calc.operators.rows import FEATURES, KINDS, NUMBERS, Kind, Operator, Reads
+from calc.operators.forward import ForwardPass
+from calc.operators.row_sets import RowSets
+from calc.operators.rows import FEATURES, KINDS, NUMBERS, Kind, Operator
 
 Array = NDArray[np.float64]
 
@@ -41,6 +42,12 @@ class Operators:
     reads: NDArray[np.intp]
     numbers: dict[str, Array]
     features: dict[str, Array]
+    sets: RowSets = field(init=False, repr=False)
+    feature_counts: Array = field(init=False, repr=False)  # (features, 1 or candidates)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sets", RowSets.of(self.kind_index, self.reads, self.numbers))
+        object.__setattr__(self, "feature_counts", np.stack([self.features[name] for name in FEATURES]))
 
     @classmethod
     def of(cls, rows: Sequence[Operator], features: Mapping[str, float]) -> Operators:
@@ -154,105 +161,70 @@ class Operators:
         routing_factor: share of the distinct experts expected under uniform routing that real traffic touches beyond the
         first token's. imbalance: load of the fullest expert rank over the mean.
         """
-        n = self.numbers
+        n, sets = self.numbers, self.sets
         units = self._units(step)
         active = units > 0
-        cached, pairs, sequences = self._attended(step)
-        all_units = units * n["token_ranks"]
-        touched = self._touched_share(all_units, routing_factor)
-        skew = np.where(n["n_experts"] > 1, imbalance, 1.0)
+        all_units = units * n["token_ranks"] if sets.gathers else units
+        flop = n["flop_per_token"] * all_units
+        weight_bytes = np.where(active, n["weight_bytes"], 0.0)
+        activation_bytes = n["activation_bytes_per_token"] * all_units
+        kv_bytes = n["kv_bytes_per_token"] * units
+        message_bytes = np.zeros_like(units)
+        rows = sets.experts
+        if rows.size:
+            touched = self._touched_share(all_units[rows], routing_factor)
+            skew = np.where(n["n_experts"][rows] > 1, imbalance, 1.0)
+            flop[rows] *= skew
+            activation_bytes[rows] *= skew
+            weight_bytes[rows] *= np.minimum(touched * skew, 1.0)
+        if sets.states.size:
+            kv_bytes[sets.states] += n["state_bytes_per_sequence"][sets.states] * step.sequences
+        if sets.links.size:
+            message_bytes[sets.links] = n["message_bytes_per_token"][sets.links] * all_units[sets.links]
+        for readers in sets.readers:
+            cached, pairs = readers.attended(step)
+            flop[readers.rows] += n["flop_per_pair"][readers.rows] * pairs
+            kv_bytes[readers.rows] += n["kv_bytes_per_cached_token"][readers.rows] * cached
         return OperatorTable(
             operators=self,
             units=units,
-            flop=(n["flop_per_token"] * all_units) * skew + n["flop_per_pair"] * pairs,
-            weight_bytes=np.where(active, n["weight_bytes"] * np.minimum(touched * skew, 1.0), 0.0),
-            activation_bytes=n["activation_bytes_per_token"] * all_units * skew,
-            kv_bytes=(
-                n["kv_bytes_per_cached_token"] * cached
-                + n["kv_bytes_per_token"] * units
-                + n["state_bytes_per_sequence"] * sequences
-            ),
-            message_bytes=n["message_bytes_per_token"] * all_units,
+            flop=flop,
+            weight_bytes=weight_bytes,
+            activation_bytes=activation_bytes,
+            kv_bytes=kv_bytes,
+            message_bytes=message_bytes,
             kernels=np.where(active, n["kernels"], 0.0),
         )
 
     def _units(self, step: ForwardPass) -> Array:
-        prompts = np.asarray(step.prefill_sequences, dtype=float)
+        """What each operator counts in this pass, (operators, candidates)."""
         prefill = np.asarray(step.prefill_tokens, dtype=float)
-        drivers = np.stack(
-            np.broadcast_arrays(
-                np.atleast_1d(np.asarray(step.tokens, dtype=float)),
-                step.decode_tokens,
-                prefill,
-                step.output_rows,
-                np.asarray(step.encoder_tokens, dtype=float),
-                np.where(prefill > 0, prefill + prompts * step.prefix_tokens, 0.0),
-            )
+        prompts = np.asarray(step.prefill_sequences, dtype=float)
+        counts: tuple[Any, ...] = (
+            step.tokens,
+            step.decode_tokens,
+            prefill,
+            step.output_rows,
+            step.encoder_tokens,
+            np.where(prefill > 0, prefill + prompts * step.prefix_tokens, 0.0),
         )
+        width = np.broadcast(*step.fields(), self.driver[0]).size
+        drivers = np.empty((len(counts), width))
+        for row, count in enumerate(counts):
+            drivers[row] = count
         if self.driver.shape[1] == 1:
             return drivers[self.driver[:, 0]]
-        index = np.broadcast_to(self.driver, (len(self.driver), drivers.shape[1]))
+        index = np.broadcast_to(self.driver, (len(self.driver), width))
         return np.take_along_axis(drivers, index, axis=0)
 
-    def _attended(self, step: ForwardPass) -> tuple[Array, Array, Array]:
-        """(cached tokens read, query-key pairs, sequences) per operator and candidate; zero where none are read."""
-        n = self.numbers
-        decoding = np.atleast_1d(np.asarray(step.decode_sequences, dtype=float))
-        per_sequence = np.asarray(step.tokens_per_sequence, dtype=float)
-        prompts = np.where(np.asarray(step.prefill_tokens) > 0, step.prefill_sequences, 0.0)
-        prompt = np.divide(step.prefill_tokens, np.asarray(step.prefill_sequences, dtype=float))
-        width = np.broadcast(
-            decoding,
-            per_sequence,
-            prompts,
-            prompt,
-            step.decode_context,
-            step.prefix_tokens,
-            step.encoder_tokens,
-            step.encoder_context,
-            self.driver[0],
-        ).shape[-1]
-        cached, pairs = np.zeros((2, len(self.names), width))
-        sequences = np.zeros((len(self.names), width)) + (decoding + prompts)
-        reading = np.flatnonzero(self.reads.any(axis=1))
-        if not reading.size:
-            return cached, pairs, sequences
-        stride, chunk, reads = n["stride"][reading], n["chunk"][reading], self.reads[reading]
-        window = n["window"][reading] * stride
-        context = np.asarray(step.decode_context, dtype=float) + 0.5 * (per_sequence - 1.0)
-        last = attended_by_last(context, window=window, chunk=chunk)
-        encoder = np.asarray(step.encoder_tokens, dtype=float)
-        memory = np.asarray(step.encoder_context, dtype=float)
-        cases = [reads == int(case) for case in list(Reads)[1:]]
-        cached[reading] = (1.0 / stride) * np.select(
-            cases,
-            [
-                decoding * last,
-                prompts * np.minimum(step.prefix_tokens, window),
-                np.zeros_like(encoder),
-                (decoding + prompts) * memory,
-            ],
-            0.0,
-        )
-        pairs[reading] = (1.0 / stride) * np.select(
-            cases,
-            [
-                decoding * per_sequence * (last + 1.0),
-                prompts * attended_pairs(prompt, step.prefix_tokens, window=window, chunk=chunk),
-                encoder * np.minimum(encoder, np.minimum(window, chunk)),
-                (decoding * per_sequence + step.prefill_tokens) * memory,
-            ],
-            0.0,
-        )
-        return cached, pairs, sequences
-
     def _touched_share(self, tokens: Array, routing_factor: Any) -> Array:
-        """Share of the experts that `tokens` tokens touch; one where there are no experts.
+        """Share of the experts that `tokens` tokens touch, for the rows that have experts; one where a candidate has none.
 
         Source: each token picks top_k of E experts uniformly: E(1 - (1 - top_k/E)^tokens); at one token exactly top_k,
         which a routing factor below one must not undercut.
         """
-        experts, top_k = self.numbers["n_experts"], self.numbers["top_k"]
+        rows = self.sets.experts
+        experts, top_k = self.numbers["n_experts"][rows], self.numbers["top_k"][rows]
         share = top_k / experts
         uniform = -np.expm1(tokens * np.log1p(-np.minimum(share, 1 - 1e-12)))
         touched = np.minimum(tokens, 1.0) * share + routing_factor * np.maximum(uniform - share, 0.0)

@@ -10,12 +10,14 @@ from calc.step.estimate import (
     step_estimate,
 )
 from calc.step.offload import offloaded_step
+from calc.step.results import binding
 
 __all__ = [
     "Fidelity",
     "ServingPoint",
     "StepEstimate",
     "StepModel",
+    "binding",
     "offloaded_step",
     "serving_point",
     "speculative_tpot_s",

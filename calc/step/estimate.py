@@ -18,10 +18,9 @@ from calc.errors import InputError
 from calc.layout import Layout
 from calc.memory.kv import sequence_bytes
 from calc.model import ModelSpec
-from calc.operators import ForwardPass, Operators, compile_operators
+from calc.operators import ForwardPass, Operators, OperatorTable, compile_operators
 from calc.profile import Evidence, Profile, Schedule
 from calc.provenance import Estimate, Provenance
-from calc.roofline import Bound
 from calc.step.links import NODE_LINK_BYTES_PER_S, datasheet_links, profile_links
 from calc.step.rates import Rates, datasheet_rates, rate_table
 from calc.step.results import ServingPoint, StepEstimate
@@ -98,49 +97,73 @@ class StepModel:
         """Share of the distinct experts of uniform routing that traffic touches."""
         return self.profile.number("experts.routing")
 
-    def roofline(self, step: ForwardPass) -> PassSeconds:
-        """The pass with every peak reached."""
-        table = self.operators.evaluate(step, routing_factor=self.routing)
+    def _table(self, step: ForwardPass) -> OperatorTable:
+        return self.operators.evaluate(step, routing_factor=self.routing)
+
+    def _at_peak(self, table: OperatorTable, step: ForwardPass) -> PassSeconds:
         return pass_seconds(table, self.peak_rates, step, datasheet_links(self.accelerator), eager=False)
 
-    def expected(self, step: ForwardPass, *, eager: bool) -> PassSeconds:
-        """The pass under the profile, best estimate, calibration included."""
-        calibration = self.profile.calibration
-        table = self.operators.evaluate(step, routing_factor=self.routing)
+    def _reached(self, table: OperatorTable, step: ForwardPass, eager: Any) -> PassSeconds:
+        """Seconds under the profile, calibration included."""
         seconds = pass_seconds(table, self.reached_rates, step, self.links, eager=eager)
+        calibration = self.profile.calibration
         if not calibration.scalars:
             return seconds
-        work = calibration.get("prefill_factor" if eager else "decode_factor")
+        work = np.where(eager, calibration.get("prefill_factor"), calibration.get("decode_factor"))
         extra = calibration.get("step_s") + calibration.get("sequence_s") * np.asarray(step.sequences)
         return replace(seconds, operators=seconds.operators * work, fixed=seconds.fixed * work + extra)
 
-    def step(self, step: ForwardPass, *, eager: bool | None = None) -> StepEstimate:
+    def roofline(self, step: ForwardPass) -> PassSeconds:
+        """The pass with every peak reached."""
+        return self._at_peak(self._table(step), step)
+
+    def expected(self, step: ForwardPass, *, eager: Any) -> PassSeconds:
+        """The pass under the profile, best estimate, calibration included. `eager`: one for all candidates, or one each."""
+        return self._reached(self._table(step), step, eager)
+
+    def step(self, step: ForwardPass, *, eager: Any = None) -> StepEstimate:
         """Time of one forward pass. `eager` None: a step that holds a prompt is not captured in a graph."""
-        bound = self.roofline(step)
+        table = self._table(step)
+        bound = self._at_peak(table, step)
         if self.fidelity is Fidelity.ROOFLINE:
+            total = Estimate.exactly(bound.total, Provenance.DATASHEET)
             return StepEstimate(
-                total=Estimate.exactly(bound.total, Provenance.DATASHEET),
-                terms=bound.terms(),
-                bound=_bound(bound.terms()),
-                operators=bound,
-                evidence=Evidence.DATASHEET,
+                total=total, operators=bound, floor_s=bound.total, evidence=Evidence.DATASHEET
             )
-        holds_prompt = bool(np.any(np.asarray(step.prefill_tokens) > 0))
-        seconds = self.expected(step, eager=holds_prompt if eager is None else eager)
-        terms = seconds.terms()
+        seconds = self._reached(table, step, holds_prompt(step) if eager is None else eager)
         return StepEstimate(
             total=ranged(seconds.total, factor=self.factor, floor=bound.total, profile=self.profile),
-            terms=terms,
-            bound=_bound(terms),
             operators=seconds,
+            floor_s=bound.total,
             evidence=self.profile.evidence,
         )
 
     def _best(self, step: ForwardPass) -> Array:
-        holds_prompt = bool(np.any(np.asarray(step.prefill_tokens) > 0))
         if self.fidelity is Fidelity.ROOFLINE:
             return self.roofline(step).total
-        return self.expected(step, eager=holds_prompt).total
+        return self.expected(step, eager=holds_prompt(step)).total
+
+    def _decode_and_mixed(
+        self, decoding: Any, context: Any, *, riders: Any, chunk: Any, prefix: Any, prompts: Any = 1.0
+    ) -> tuple[Array, Array]:
+        """Seconds of a decode step, and of a step with prompts and `riders` decoding beside them, evaluated as one table."""
+        decoding, context, riders, chunk, prefix, prompts = np.broadcast_arrays(
+            *(
+                np.atleast_1d(np.asarray(v, dtype=float))
+                for v in (decoding, context, riders, chunk, prefix, prompts)
+            )
+        )
+        none = np.zeros(len(decoding))
+        both = self._best(
+            ForwardPass(
+                decode_sequences=np.concatenate([decoding, riders]),
+                decode_context=np.concatenate([context, context]),
+                prefill_tokens=np.concatenate([none, chunk]),
+                prefill_sequences=np.concatenate([prompts, prompts]),
+                prefix_tokens=np.concatenate([none, prefix]),
+            )
+        )
+        return both[: len(decoding)], both[len(decoding) :]
 
     def serving(
         self,
@@ -181,9 +204,9 @@ class StepModel:
             first = FirstToken(server_s=0.0, steps=0.0, prefill=1.0)
         decoding = users
         for _ in range(DECODING_ROUNDS):
-            decode_s = self._best(ForwardPass.decode(decoding, context))
-            riders = 0.0 if alone else decoding
-            mixed_s = self._best(ForwardPass.mixed(riders, context, prompt_tokens=chunk, prefix=prefix))
+            decode_s, mixed_s = self._decode_and_mixed(
+                decoding, context, riders=0.0 if alone else decoding, chunk=chunk, prefix=prefix
+            )
             prefill_s = mixed_s * chunks
             extra_s = prefill_s if alone else (mixed_s - decode_s) * chunks
             found = interleave(
@@ -218,15 +241,13 @@ class StepModel:
         prefix = (float(input_tokens) - chunk) / 2.0
         context = float(input_tokens) + float(output_tokens) / 2.0
         alone = self.profile.engine.schedule is not Schedule.MIXED
-        decode_s = self._best(ForwardPass.decode(users, context))
-        mixed_s = self._best(
-            ForwardPass(
-                decode_sequences=np.zeros_like(users) if alone else users,
-                decode_context=context,
-                prefill_tokens=chunk * together,
-                prefill_sequences=together,
-                prefix_tokens=prefix,
-            )
+        decode_s, mixed_s = self._decode_and_mixed(
+            users,
+            context,
+            riders=0.0 if alone else users,
+            chunk=chunk * together,
+            prefix=prefix,
+            prompts=together,
         )
         extra_s = (mixed_s if alone else mixed_s - decode_s) / together * (float(input_tokens) / chunk)
         cycle_s = output_tokens * decode_s + users * extra_s
@@ -241,7 +262,7 @@ class StepModel:
         last = ForwardPass.decode(found.decoding, context)
         decode = self.step(last)
         exact = self.fidelity is Fidelity.ROOFLINE
-        floor = np.minimum(self.roofline(last).total, found.tpot_s)
+        floor = np.minimum(decode.floor_s, found.tpot_s)
         factor = 1.0 if exact else self.factor
         late = 1.0 if exact else spread_factor(self.spec, self.profile, first_token=True)
         tpot = ranged(found.tpot_s, factor=factor, floor=floor, profile=self.profile)
@@ -283,12 +304,9 @@ DECODING_ROUNDS = 3
 NEAR, SATURATED = 0.75, 0.95  # share of a request's life that goes to others' prompts
 
 
-def _bound(terms: dict[str, Any]) -> Any:
-    """What takes the largest part of a pass, per candidate."""
-    memory = terms["weights"] + terms["kv"] + terms["activations"]
-    sides = np.stack(np.broadcast_arrays(memory, terms["compute"], terms["communication"], terms["overhead"]))
-    names = np.array([str(Bound.MEMORY), str(Bound.COMPUTE), str(Bound.COMMUNICATION), str(Bound.OVERHEAD)])
-    return names[np.argmax(sides, axis=0)]
+def holds_prompt(step: ForwardPass) -> NDArray[np.bool_]:
+    """Which candidates hold new prompt tokens."""
+    return np.asarray(step.prefill_tokens) > 0
 
 
 def step_estimate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Any, Final
 
@@ -92,9 +92,9 @@ class RateTable:
     def stacked(cls, tables: Sequence[RateTable]) -> RateTable:
         """Several tables with a leading axis, in order."""
         joined = {
-            field.name: np.stack([np.asarray(getattr(table, field.name)) for table in tables])
-            for field in fields(cls)
-            if field.name != "exponent"
+            column.name: np.stack([np.asarray(getattr(table, column.name)) for table in tables])
+            for column in fields(cls)
+            if column.name != "exponent"
         }
         return cls(**joined, exponent=tables[0].exponent)
 
@@ -184,7 +184,10 @@ def datasheet_rates(formats: Sequence[str], accelerator: Accelerator) -> RateTab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """A `RateTable` looked up for every operator: arrays that broadcast to (operators, candidates)."""
+    """A `RateTable` looked up for every operator: arrays that broadcast to (operators, candidates).
+
+    `short_prompt_rows` are the operators that short prompts slow, `sequence_rows` those that cost time per sequence.
+    """
 
     bytes_per_s: Array
     flop_per_s: Array
@@ -198,6 +201,12 @@ class Rates:
     eager_layer_s: Any
     indexed_prompts: Any
     exponent: float
+    short_prompt_rows: NDArray[np.intp] = field(init=False, repr=False)
+    sequence_rows: NDArray[np.intp] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, values in (("short_prompt_rows", self.half_tokens), ("sequence_rows", self.sequence_s)):
+            object.__setattr__(self, name, np.flatnonzero(values.any(axis=1)))
 
     @classmethod
     def of(cls, table: RateTable, operators: Operators, which: NDArray[np.intp] | None = None) -> Rates:

@@ -9,6 +9,7 @@ import numpy as np
 
 from calc.profile import Evidence
 from calc.provenance import Estimate
+from calc.roofline import Bound
 from calc.step.seconds import PassSeconds
 
 
@@ -18,25 +19,43 @@ def _first(estimate: Estimate) -> dict[str, float]:
     return dict(zip(("low", "best", "high"), (float(np.atleast_1d(end)[0]) for end in ends), strict=True))
 
 
+def binding(terms: dict[str, Any]) -> Any:
+    """The largest of memory, compute, communication and overhead, per candidate."""
+    memory = terms["weights"] + terms["kv"] + terms["activations"]
+    sides = np.stack(np.broadcast_arrays(memory, terms["compute"], terms["communication"], terms["overhead"]))
+    names = np.array([str(Bound.MEMORY), str(Bound.COMPUTE), str(Bound.COMMUNICATION), str(Bound.OVERHEAD)])
+    return names[np.argmax(sides, axis=0)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEstimate:
-    """One forward pass. `total`: seconds; `terms`: the best estimate's seconds by cause; `bound`: what binds, per candidate.
+    """One forward pass. `total`: seconds; `operators`: the table and the seconds of every row, all repetitions.
 
-    `operators`: the table and the seconds of every row, all repetitions. `evidence`: on what the answer stands.
+    `floor_s`: what it takes at the datasheet's peaks. `evidence`: on what the answer stands.
     """
 
     total: Estimate
-    terms: dict[str, Any]
-    bound: Any
     operators: PassSeconds
+    floor_s: Any
     evidence: Evidence
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """The best estimate's seconds by cause, per candidate."""
+        return self.operators.terms()
+
+    @property
+    def bound(self) -> Any:
+        """What takes the largest part of the pass, per candidate."""
+        return binding(self.terms)
 
     def as_json(self) -> dict[str, Any]:
         """The first candidate's seconds, bound and terms, in the names of the command line's contract."""
+        terms = self.terms
         return {
             "s": _first(self.total),
-            "bound": str(np.atleast_1d(self.bound)[0]),
-            "terms": {name: float(np.atleast_1d(term)[0]) for name, term in self.terms.items()},
+            "bound": str(np.atleast_1d(binding(terms))[0]),
+            "terms": {name: float(np.atleast_1d(term)[0]) for name, term in terms.items()},
         }
 
     def rows(self, candidate: int = 0) -> list[dict[str, object]]:
@@ -73,6 +92,7 @@ class ServingPoint:
 
     def as_json(self) -> dict[str, Any]:
         """One candidate (the first) as a JSON record, in the names of the command line's contract."""
+        decode = self.decode.as_json()
         return {
             "ttft_s": _first(self.ttft_s),
             "tpot_s": _first(self.tpot_s),
@@ -82,8 +102,8 @@ class ServingPoint:
             "tokens_per_s_per_gpu": _first(self.tokens_per_s_per_gpu),
             "decoding": float(np.atleast_1d(self.decoding)[0]),
             "prefill_share": float(np.atleast_1d(self.prefill_share)[0]),
-            "bound": self.decode.as_json()["bound"],
-            "terms": self.decode.as_json()["terms"],
+            "bound": decode["bound"],
+            "terms": decode["terms"],
             "state": str(np.atleast_1d(self.state)[0]),
             "evidence": str(self.evidence),
         }

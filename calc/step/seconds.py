@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calc.operators import FEATURES, KINDS, ForwardPass, Kind, Operators, OperatorTable, Reads
+from calc.operators import KINDS, ForwardPass, Kind, Operators, OperatorTable, Reads
 from calc.step.rates import Rates
 
 Array = NDArray[np.float64]
@@ -67,27 +67,31 @@ class PassSeconds:
 
 def link_rows(operators: Operators) -> NDArray[np.intp]:
     """Indices of rows that move data between GPUs (in any candidate)."""
-    first = KINDS.index(Kind.ALL_REDUCE)
-    return np.flatnonzero((operators.kind_index >= first).any(axis=1))
+    return operators.sets.links
 
 
 def pass_seconds(
-    table: OperatorTable, rates: Rates, step: ForwardPass, links: LinkSeconds, *, eager: bool
+    table: OperatorTable, rates: Rates, step: ForwardPass, links: LinkSeconds, *, eager: Any
 ) -> PassSeconds:
-    """Seconds of every operator and of the engine around them. `eager`: no graph captures this step."""
+    """Seconds of every operator and of the engine around them. `eager`: no graph captures this step (per candidate, or one)."""
     count = table.count
     moved = table.weight_bytes + table.kv_bytes
     if np.isinf(rates.exponent):  # the roofline: an operator's bytes all compete with its FLOP
         moved = moved + table.activation_bytes
     memory = moved / rates.bytes_per_s
-    prompt = np.divide(step.prefill_tokens, np.asarray(step.prefill_sequences, dtype=float))
-    slowed = table.flop * (1.0 + rates.half_tokens / np.maximum(prompt, 1.0))
-    compute = slowed / rates.flop_per_s
+    compute = table.flop / rates.flop_per_s
+    rows = rates.short_prompt_rows
+    if rows.size:
+        prompt = np.divide(step.prefill_tokens, np.asarray(step.prefill_sequences, dtype=float))
+        compute[rows] *= 1.0 + rates.half_tokens[rows] / np.maximum(prompt, 1.0)
     if np.any(table.operators.features["indexer"]):
         compute = compute * _indexed_prompts(table.operators, rates)
     activation = table.activation_bytes / rates.activation_bytes_per_s
-    decoding = np.where(table.units > 0, np.asarray(step.decode_sequences, dtype=float), 0.0)
-    floor = table.kernels * rates.kernel_s + rates.sequence_s * decoding
+    floor = table.kernels * rates.kernel_s
+    rows = rates.sequence_rows
+    if rows.size:
+        decoding = np.where(table.units[rows] > 0, np.asarray(step.decode_sequences, dtype=float), 0.0)
+        floor[rows] += rates.sequence_s[rows] * decoding
     seconds = count * (floor + activation + soft_maximum(memory, compute, rates.exponent))
     rows = link_rows(table.operators)
     if rows.size:
@@ -124,14 +128,12 @@ def soft_maximum(first: Array, second: Array, exponent: float) -> Array:
     return np.asarray(larger * (1.0 + ratio**exponent) ** (1.0 / exponent))
 
 
-def _fixed_seconds(operators: Operators, rates: Rates, step: ForwardPass, *, eager: bool) -> Array:
+def _fixed_seconds(operators: Operators, rates: Rates, step: ForwardPass, *, eager: Any) -> Array:
     """What the engine costs beside the kernels: per layer by what it has, per step, per sequence."""
     layers = operators.features["layers"]
-    per_layer: Any = sum(
-        operators.features[name] * rates.fixed_s[index] for index, name in enumerate(FEATURES)
-    )
+    per_layer = (operators.feature_counts * rates.fixed_s).sum(axis=0)
     handled = BATCHED_SEQUENCES * -np.expm1(-np.asarray(step.sequences) / BATCHED_SEQUENCES)
     fixed = per_layer + rates.step_s + rates.step_sequence_s * handled
-    if eager:
-        fixed = fixed + layers * rates.eager_layer_s
+    if np.any(eager):
+        fixed = fixed + np.where(eager, layers * rates.eager_layer_s, 0.0)
     return np.asarray(np.where(np.asarray(step.tokens) + step.encoder_tokens > 0, fixed, 0.0))

@@ -171,3 +171,21 @@ def test_a_model_that_generates_nothing_has_no_serving_point():
     assert float(model.step(ForwardPass.prefill(512.0)).total.best[0]) > 0
     with pytest.raises(InputError, match="generates no tokens"):
         model.serving(input_tokens=10, output_tokens=10, concurrency=1)
+
+
+def test_steps_with_and_without_prompts_stand_side_by_side():
+    """Which step a graph captures is a matter of each candidate, not of its neighbours."""
+    model = StepModel.of(SPEC, H100, Layout(tp=4), profiles.load(H100, "vllm"))
+    together = model.step(
+        ForwardPass(
+            decode_sequences=np.array([8.0, 8.0, 0.0]),
+            decode_context=700.0,
+            prefill_tokens=np.array([0.0, 512.0, 512.0]),
+        )
+    ).total.best
+    alone = [
+        ForwardPass.decode(8.0, 700.0),
+        ForwardPass.mixed(8.0, 700.0, prompt_tokens=512.0),
+        ForwardPass.prefill(512.0),
+    ]
+    assert together == pytest.approx([float(model.step(step).total.best[0]) for step in alone], rel=1e-12)
