@@ -2,4 +2,7 @@
 
 import streamlit as st
 
+from presets.deployment import declare_address
+
+declare_address(st.get_option("server.address"))
 app = st.App("pages/_frame.py")

@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Any
 
 from calc.engine import Engine
-from calc.errors import InputError
+from calc.errors import NOT_JSON, InputError
 from calc.layout import Layout
 from calc.slo import Slo
 from calc.units import GB, GIB, MS
@@ -305,7 +305,7 @@ def from_json(text: str) -> Scenario:
         raise InputError("scenario file", f"{len(text):,} characters", f"at most {MAX_JSON_CHARS:,} are read")
     try:
         record = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except NOT_JSON:
         raise InputError("scenario file", text[:40], "it must be the JSON that Save scenario wrote") from None
     if not isinstance(record, dict):
         raise InputError("scenario file", record, "it must be a JSON object")

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calc.errors import InputError, ProbeError
+from calc.errors import NOT_JSON, InputError, ProbeError
 from commands.arguments import OK, add_formats, add_layout, emit, positive, tokens, verb
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _step_model(arguments: argparse.Namespace) -> StepModel | None:
 def _json_of(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, *NOT_JSON) as error:
         raise InputError("profile", str(path), f"it must be a readable JSON file ({error})") from error
     if not isinstance(content, dict):
         raise InputError("profile", str(path), "it must hold one JSON object")

@@ -8,11 +8,11 @@ from calc import format as fmt
 from calc.endpoint.plan import TestPlan, budget_of
 from calc.endpoint.run import EndpointRun
 from calc.errors import InputError, RidgebeamError
-from pages._probe_job import LOOPBACK
 from pages._ui import plain_text, show_error
+from presets.deployment import deployment
 from probes.endpoint.dialects import Api
 from probes.endpoint.job import Job, Question
-from probes.endpoint.safety import ApiKey, Deployment, Policy, checked_target
+from probes.endpoint.safety import ApiKey, Policy, checked_target
 
 JOB_KEY = "_endpoint_job"
 RUN_KEY = "_endpoint_run"
@@ -21,11 +21,6 @@ ERROR_KEY = "_endpoint_error"
 POLL_S = 0.5
 APIS = {"OpenAI-compatible": Api.CHAT, "OpenAI completions": Api.COMPLETIONS, "Ollama": Api.OLLAMA}
 DEPTHS = {"quick": "quick", "full": "full"}
-
-
-def deployment() -> Deployment:
-    """Local where the app listens on loopback only; else anybody may be asking."""
-    return Deployment.LOCAL if st.get_option("server.address") in LOOPBACK else Deployment.SHARED
 
 
 def stored_run() -> tuple[EndpointRun, dict[str, object]] | None:

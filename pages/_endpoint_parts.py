@@ -20,6 +20,7 @@ from pages._endpoint_job import ERROR_KEY, keep_run
 from pages._own_hardware import FIDELITY_KEY, PROFILE_KEY
 from pages._sidebar import current_scenario
 from pages._ui import Metric, plain_text, show_metrics
+from presets.deployment import is_shared
 from presets.load_test_files import read_load_test
 from presets.profiles.calibrated import save_calibration
 
@@ -174,14 +175,17 @@ def draw_calibration(model: StepModel | None, report: EndpointReport | None) -> 
             "fitted were held out: their error is the honest one."
         )
     )
-    st.button(
-        "Use as profile",
-        icon=":material/check:",
-        key="endpoint_use",
-        on_click=_use,
-        args=(result.profile, model.accelerator.id, model.spec.id),
-        help="Sets the profile and fidelity 'expected' in the sidebar.",
-    )
+    if is_shared():
+        st.caption("This app serves others and stores nothing: download the profile for `--profile`.")
+    else:
+        st.button(
+            "Use as profile",
+            icon=":material/check:",
+            key="endpoint_use",
+            on_click=_use,
+            args=(result.profile, model.accelerator.id, model.spec.id),
+            help="Sets the profile and fidelity 'expected' in the sidebar.",
+        )
     st.download_button(
         "Profile, JSON",
         json.dumps(result.profile.as_json(), indent=1),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import streamlit as st
 
 from calc import format as fmt
@@ -11,6 +9,7 @@ from calc.errors import ProbeError
 from pages._own_hardware import local_device_list
 from pages._sidebar import current_scenario
 from pages._ui import plain_text, show_error
+from presets.deployment import may_probe
 from probes import jobs
 from probes.jobs import Progress, Request
 
@@ -18,14 +17,8 @@ JOB_KEY = "_probe_job"
 ENDED_KEY = "_probe_ended"
 ERROR_KEY = "_probe_error"
 POLL_S = 0.5
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EXPECTED = {"quick": "under a minute", "full": "some minutes"}
 MARKS = {"waiting": "○", "running": "◐", "done": "●", "failed": "✕"}
-
-
-def allowed() -> bool:
-    """Measuring is for the person at this machine: only on a loopback address, or where the operator says so."""
-    return st.get_option("server.address") in LOOPBACK or os.environ.get("RIDGEBEAM_ALLOW_PROBES") == "1"
 
 
 def draw_start() -> None:
@@ -39,10 +32,10 @@ def draw_start() -> None:
     if mine is not None:  # it ended, perhaps while another page was open
         st.session_state[ENDED_KEY] = jobs.progress(mine)
     _draw_ended()
-    if not allowed():
+    if not may_probe():
         st.info(
             "This app serves other machines, so measuring is off. Whoever runs it can allow it with "
-            "`RIDGEBEAM_ALLOW_PROBES=1`, or measure with `ridgebeam probe --out run.json` and import the file here.",
+            "`RIDGEBEAM_ALLOW_PROBES=1`, or run Ridgebeam on the machine that has the GPU: `ridgebeam probe`.",
             icon=":material/lock:",
         )
         return

@@ -11,6 +11,7 @@ from calc.errors import RidgebeamError
 from calc.provenance import Provenance
 from pages._probe_figures import attention_rows, curve_figure, curve_finding, sizes_figure
 from pages._ui import Metric, plain_text, show_chart, show_data, show_error
+from presets.deployment import may_probe
 from probes import store
 from probes.store import Run
 
@@ -140,20 +141,22 @@ def draw_files(run: Run | None, runs: list[Run]) -> None:
                 icon=":material/download:",
                 on_click="ignore",
             )
-            st.button(
-                "Forget this run",
-                on_click=store.delete,
-                args=(run["id"],),
-                icon=":material/delete:",
-                key="probe-forget",
-            )
-    st.file_uploader(
-        "Import a run that was measured elsewhere",
-        type=["json"],
-        key=UPLOAD_KEY,
-        max_upload_size=MAX_UPLOAD_MB,
-        on_change=_import,
-    )
+            if may_probe():
+                st.button(
+                    "Forget this run",
+                    on_click=_forget,
+                    args=(run["id"],),
+                    icon=":material/delete:",
+                    key="probe-forget",
+                )
+    if may_probe():
+        st.file_uploader(
+            "Import a run that was measured elsewhere",
+            type=["json"],
+            key=UPLOAD_KEY,
+            max_upload_size=MAX_UPLOAD_MB,
+            on_change=_import,
+        )
     error = st.session_state.pop(UPLOAD_ERROR_KEY, None)
     if isinstance(error, RidgebeamError):
         show_error(error)
@@ -186,6 +189,14 @@ def _draw_comparison(run: Run, others: list[Run]) -> None:
         hide_index=True,
         key="probe-comparison",
     )
+
+
+def _forget(run_id: str) -> None:
+    """Delete a run; a file that cannot be deleted is said, and stays."""
+    try:
+        store.delete(run_id)
+    except RidgebeamError as error:
+        st.session_state[UPLOAD_ERROR_KEY] = error
 
 
 def _import() -> None:

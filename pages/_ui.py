@@ -162,7 +162,11 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _inert(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t")) else value
+    return (
+        f"'{value}"
+        if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+        else value
+    )
 
 
 def show_ignored(*what: str) -> None:

@@ -7,12 +7,11 @@ import streamlit as st
 from calc import format as fmt
 from calc.answer import Answer
 from calc.simulation.requests import RequestTable
-from calc.simulation.trace_formats import read_trace
 from calc.traffic import Source, at_rate, generated, run
 from pages._inputs import current_answer
 from pages._traffic_parts import SWEPT, draw_downloads, draw_sweep, run_headline, show_run
 from pages._ui import guarded, plain_text, show_ignored, show_title
-from presets.traces import PUBLISHED, published
+from presets.traces import PUBLISHED, published, uploaded_trace
 
 RAN = "_simulated"  # (what was asked, what happened) of this session's last run
 COUNTS = (1_000, 3_000, 10_000, 30_000, 100_000)
@@ -76,12 +75,11 @@ def _requests(result: Answer, source: Source, count: int, seed: int) -> RequestT
     rate = result.fleet.rate_per_s if result.fleet else 1.0
     if source is Source.TRACE:
         uploaded = st.file_uploader(
-            "A trace: CSV or JSON Lines", key="sim_trace", max_upload_size=MAX_TRACE_MB
+            "A trace: CSV or JSON Lines, gzip or not", key="sim_trace", max_upload_size=MAX_TRACE_MB
         )
         if uploaded is None:
             return None
-        lines = uploaded.getvalue().decode("utf-8", errors="replace").splitlines(keepends=True)
-        return read_trace(lines, seed=seed, name=uploaded.name).requests
+        return uploaded_trace(uploaded.getvalue(), name=uploaded.name, seed=seed).requests
     if source is Source.PUBLISHED:
         name = st.selectbox(
             "Workload", [one.name for one in PUBLISHED], key="sim_public", bind="query-params"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from calc.errors import SourceError, SourceFault, shown
+from calc.errors import NOT_JSON, SourceError, SourceFault, shown
 from calc.units import MIB
 
 SINGLE_FILE = "model.safetensors"
@@ -92,7 +92,7 @@ def parse_header(header: bytes, *, file: str) -> list[StoredTensor]:
     """The tensors that a safetensors header lists (the JSON alone, without its length)."""
     try:
         entries = json.loads(header)
-    except (ValueError, RecursionError):
+    except NOT_JSON:
         raise _unreadable(file, "its header is no JSON") from None
     if not isinstance(entries, dict):
         raise _unreadable(file, "its header is no JSON object")
@@ -160,7 +160,7 @@ def _local_index(path: Path) -> dict[str, object]:
         raise _unreadable(str(path), f"it is larger than {MAX_INDEX_BYTES // MIB} MiB")
     try:
         index = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
+    except NOT_JSON:
         raise _unreadable(str(path), "it is no JSON") from None
     if not isinstance(index, dict):
         raise _unreadable(str(path), "it is no JSON object")

@@ -19,6 +19,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from calc.errors import NOT_JSON
 from calc.units import DAY_S, MIB
 
 FRESH_S = DAY_S  # a branch moves; a day later it is read again
@@ -125,7 +126,7 @@ class HubCache:
             stored = json.loads(path.read_bytes())
             entry = Entry(text=str(stored["text"]), read_at=float(stored["read_at"]))
             belongs = stored["key"] == list(key) and stored["format"] == FORMAT
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (OSError, KeyError, TypeError, *NOT_JSON):
             return None  # absent, or rubbish: as good as absent
         if not belongs or not 0 <= time.time() - entry.read_at < STALE_S:
             return None

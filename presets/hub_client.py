@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urljoin, urlsplit
 
-from calc.errors import InputError, SourceFault
+from calc.errors import NOT_JSON, InputError, SourceFault
 from calc.units import MIB
 from presets import hub_faults
+from presets.deployment import is_shared
 from presets.hub_faults import Asked
 from presets.model_ids import DEFAULT_HUB, is_file_name, is_repo_id, is_revision
 
@@ -82,10 +83,12 @@ def token_in_use(token: str | None) -> str | None:
 
 
 def _found_token() -> str | None:
-    """The token of this machine; a token file that cannot be read is as good as none, for public models need none."""
+    """The token of this machine, never for visitors of a shared app; a token file that cannot be read is as good as none."""
     from huggingface_hub.errors import OIDCError
     from huggingface_hub.utils import get_token
 
+    if is_shared():
+        return None
     if os.environ.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").upper() in ("1", "ON", "YES", "TRUE"):
         return None
     try:
@@ -225,7 +228,7 @@ def json_object(data: bytes, asked: Asked) -> dict[str, object]:
         raise hub_faults.not_json(asked, is_page=True)
     try:
         value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+    except NOT_JSON as error:
         line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         raise hub_faults.not_json(asked, is_page=False, why=line) from None
     if not isinstance(value, dict):

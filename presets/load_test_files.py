@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from calc.endpoint.calibration import Observation, Quantity
 from calc.endpoint.run import KIND, bare_run, run_from_json
-from calc.errors import InputError
+from calc.errors import NOT_JSON, InputError
 
 LARGEST_CHARS: Final = 50_000_000
 MS: Final = 1e-3
@@ -53,7 +53,7 @@ def _records(text: str) -> list[dict[str, Any]]:
         data = json.loads(text)
     except RecursionError:
         raise InputError("load test file", text[:40], "it is nested too deeply") from None
-    except json.JSONDecodeError:
+    except NOT_JSON:
         data = [_line(line) for line in text.splitlines() if line.strip()]
     return [record for record in (data if isinstance(data, list) else [data]) if isinstance(record, dict)]
 
@@ -61,7 +61,7 @@ def _records(text: str) -> list[dict[str, Any]]:
 def _line(line: str) -> object:
     try:
         return json.loads(line)
-    except (json.JSONDecodeError, RecursionError):
+    except NOT_JSON:
         raise InputError("load test file", line[:40], "it must be JSON, or one JSON object a line") from None
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from calc.accelerator import Accelerator
 from calc.answer import Inputs, Offer
 from calc.custom_accelerator import accelerator_from_json
-from calc.errors import InputError
+from calc.errors import NOT_JSON, InputError
 from calc.scenario import Fidelity, Scenario
 from presets import accelerators, local_device, prices, profiles, sources
 
@@ -65,7 +65,7 @@ def accelerator_named(text: str) -> Accelerator:
 def _parsed(text: str) -> object:
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except NOT_JSON:
         raise InputError("gpu_json", text[:40], "it must be the JSON of a typed accelerator") from None
 
 

@@ -8,7 +8,6 @@ GGUF                a file here or on the hub, by its header (presets/gguf_file)
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,6 +21,7 @@ from calc.quantization import stored_bytes
 from presets import models
 from presets.checkpoint import CheckpointFacts, read_local_facts
 from presets.config_text import MAX_CONFIG_BYTES, check_is_model_config, parse_config
+from presets.deployment import may_read_paths
 from presets.model_ids import HubReference, cleaned, looks_like_path, nearest, parse_reference
 
 CONFIG_FILE = "config.json"
@@ -68,8 +68,7 @@ def read(
     """The model that `source` means: a preset, a hub id or URL, a path, or the text of a config.json.
 
     `token` is used for this call alone; None takes the one that huggingface_hub finds (HF_TOKEN, login). With
-    `allow_paths=False` no file of this machine is ever read; None leaves it to RIDGEBEAM_PATHS, which a server for
-    others sets to "no".
+    `allow_paths=False` no file of this machine is ever read; None leaves it to presets/deployment.
 
     Raises InputError for what names no model or cannot be used, UnsupportedArchitecture for a model that is not
     understood, SourceError where a hub or a file did not deliver.
@@ -79,7 +78,7 @@ def read(
     text = cleaned(source)
     if revision is None and (preset := models.find(text)) is not None:
         return _preset(preset)
-    may_read = _paths_allowed() if allow_paths is None else allow_paths
+    may_read = may_read_paths() if allow_paths is None else allow_paths
     if looks_like_path(text) or (may_read and _is_model_folder(text)):
         if not may_read:
             raise InputError(
@@ -184,10 +183,6 @@ def _with_suggestions(error: SourceError, repo_id: str) -> SourceError:
         return error
     step = f"Bundled models with a similar name: {', '.join(similar)}."
     return SourceError(error.fault, error.message, next_step=f"{error.next_step} {step}")
-
-
-def _paths_allowed() -> bool:
-    return os.environ.get("RIDGEBEAM_PATHS", "yes").strip().lower() not in ("no", "off", "false", "0")
 
 
 def _is_model_folder(text: str) -> bool:

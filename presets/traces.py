@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import gzip
 import io
+import zlib
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
+from typing import BinaryIO
 
 from calc.errors import InputError, SourceError, SourceFault
 from calc.simulation.trace_formats import Trace, read_trace
 from calc.workload import Lengths, LengthShape, Workload
 
 MAX_TRACE_BYTES = 8 * 2**30  # uncompressed text; the largest public trace has 27 million rows
+MAX_UPLOADED_BYTES = 2**30  # what an upload may unpack to
+MAX_ROW_BYTES = 16 * 2**20  # a row with its whole prompt as text
 _GZIP_MAGIC = b"\x1f\x8b"
 _P95 = 1.6449  # standard normal
 
@@ -25,27 +29,39 @@ def open_trace(path: str | Path, *, seed: int = 0) -> Trace:
     file = Path(path)
     try:
         with file.open("rb") as raw:
-            packed = raw.read(2) == _GZIP_MAGIC
-            raw.seek(0)
-            source = gzip.GzipFile(fileobj=raw) if packed else raw
-            with io.TextIOWrapper(io.BufferedReader(_Capped(source)), encoding="utf-8", newline="") as text:
-                return read_trace(text, seed=seed, name=file.name)
+            return _read(raw, name=file.name, seed=seed, most_bytes=MAX_TRACE_BYTES)
     except FileNotFoundError:
         raise SourceError(SourceFault.NOT_FOUND, f"No trace at {file}.") from None
+    except OSError as error:
+        raise SourceError(SourceFault.UNREADABLE, f"{file} could not be read: {error.strerror}.") from None
+
+
+def uploaded_trace(data: bytes, *, name: str, seed: int = 0) -> Trace:
+    """Read the bytes of a trace that somebody sent, gzip or not; what they unpack to is capped more tightly than a file's."""
+    return _read(io.BytesIO(data), name=name, seed=seed, most_bytes=MAX_UPLOADED_BYTES)
+
+
+def _read(raw: BinaryIO, *, name: str, seed: int, most_bytes: int) -> Trace:
+    packed = raw.read(2) == _GZIP_MAGIC
+    raw.seek(0)
+    source = gzip.GzipFile(fileobj=raw) if packed else raw
+    capped = io.BufferedReader(_Capped(source, most_bytes))
+    try:
+        with io.TextIOWrapper(capped, encoding="utf-8", newline="") as text:
+            return read_trace(text, seed=seed, name=name)
     except UnicodeDecodeError:
-        raise InputError(
-            file.name, "bytes", "a trace is UTF-8 text, CSV or JSON Lines, gzip or not"
-        ) from None
-    except (OSError, EOFError) as error:
-        raise SourceError(SourceFault.UNREADABLE, f"{file} could not be read: {error}.") from None
+        raise InputError(name, "bytes", "a trace is UTF-8 text, CSV or JSON Lines, gzip or not") from None
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise SourceError(SourceFault.UNREADABLE, f"{name} could not be unpacked: {error}.") from None
 
 
 class _Capped(io.RawIOBase):
-    """A binary stream that refuses to deliver more than a trace can hold."""
+    """A binary stream that refuses to deliver more than a trace can hold, in all or in one row."""
 
-    def __init__(self, source: object) -> None:
+    def __init__(self, source: object, most_bytes: int) -> None:
         self._source = source
-        self._left = MAX_TRACE_BYTES
+        self._most = self._left = most_bytes
+        self._row = 0
 
     def readable(self) -> bool:
         return True
@@ -54,7 +70,11 @@ class _Capped(io.RawIOBase):
         count: int = self._source.readinto(buffer)  # type: ignore[attr-defined]
         self._left -= count
         if self._left < 0:
-            raise SourceError(SourceFault.TOO_LARGE, f"A trace may hold {MAX_TRACE_BYTES:,} bytes of text.")
+            raise SourceError(SourceFault.TOO_LARGE, f"A trace may unpack to {self._most:,} bytes of text.")
+        row_end = bytes(memoryview(buffer)[:count]).rfind(b"\n")  # type: ignore[arg-type]
+        self._row = self._row + count if row_end < 0 else count - row_end
+        if self._row > MAX_ROW_BYTES:
+            raise SourceError(SourceFault.TOO_LARGE, f"A row of a trace may hold {MAX_ROW_BYTES:,} bytes.")
         return count
 
 

@@ -17,6 +17,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from calc.errors import NOT_JSON
+
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "facts": ("software",),
     "plan": ("probe", "cases"),
@@ -43,7 +45,7 @@ def parse_line(line: str) -> dict[str, Any] | None:
         return None
     try:
         content = json.loads(line)
-    except (json.JSONDecodeError, RecursionError):
+    except NOT_JSON:
         return None
     if not isinstance(content, dict):
         return None

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from calc.errors import ProbeError
+from calc.errors import NOT_JSON, ProbeError
 from probes.processes import is_alive, start_time
 
 
@@ -62,7 +62,7 @@ def holder(path: Path) -> Holder | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Holder(pid=int(content["pid"]), started=content.get("started"))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, KeyError, TypeError, *NOT_JSON):
         return None
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from calc.accelerator import Accelerator
-from calc.errors import InputError, ProbeError
+from calc.errors import NOT_JSON, InputError, ProbeError
 from calc.profile import DeviceProfile
 from presets.profiles.calibrated import data_folder
 from probes import measured, readings, sanity
@@ -115,7 +115,7 @@ def from_text(text: str) -> Run:
         raise InputError("run", f"{len(text)} characters", f"at most {LARGEST_BYTES} are read")
     try:
         content = json.loads(text, parse_constant=_refused)
-    except (json.JSONDecodeError, RecursionError, ValueError) as error:
+    except NOT_JSON as error:
         raise InputError("run", text[:40], "it must be a JSON file that a probe wrote") from error
     if isinstance(content, dict) and isinstance(content.get("run"), dict):
         content = content["run"]
@@ -210,9 +210,15 @@ def history() -> list[Run]:
 
 
 def delete(run_id: str) -> None:
-    """Forget a run."""
-    path_of(run_id).unlink(missing_ok=True)
-    _profile_path(run_id).unlink(missing_ok=True)
+    """Forget a run; raises `ProbeError` where the folder does not let go of it."""
+    try:
+        path_of(run_id).unlink(missing_ok=True)
+        _profile_path(run_id).unlink(missing_ok=True)
+    except OSError as error:
+        raise ProbeError(
+            f"Run {run_id} could not be deleted: {error.strerror}.",
+            next_step=f"Check the rights of {folder()}.",
+        ) from error
 
 
 def latest_for(uuid_or_key: str) -> Run | None:

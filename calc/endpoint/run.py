@@ -9,7 +9,7 @@ from typing import Any
 
 from calc.endpoint.plan import TestPlan, plan_from_json
 from calc.endpoint.samples import SCHEMA_VERSION, Sample, sample_from_json
-from calc.errors import InputError
+from calc.errors import NOT_JSON, InputError
 
 KIND = "ridgebeam endpoint run"
 LARGEST_CHARS = 50_000_000
@@ -74,7 +74,7 @@ def run_from_text(text: str) -> EndpointRun:
         raise InputError("run", f"{len(text)} characters", f"at most {LARGEST_CHARS} are read")
     try:
         data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except NOT_JSON:
         raise InputError("run", text[:40], "it must be a JSON file that a load test wrote") from None
     return run_from_json(bare_run(data))
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from calc.errors import InputError
+from calc.errors import NOT_JSON, InputError
 from calc.simulation.requests import RequestTable
 
 GRID_SLACK = 0.01  # of the grid: recorders' clocks wander a little
@@ -141,7 +141,7 @@ def _read_json(lines: Iterator[str], seed: int, name: str) -> Trace:
     head = list(islice(lines, 1))
     try:
         first = json.loads(head[0])
-    except json.JSONDecodeError:
+    except NOT_JSON:
         return _read_vllm("".join(chain(head, lines)), seed, name)
     if "input_lens" in first:
         return _read_vllm(head[0], seed, name)
@@ -152,7 +152,7 @@ def _read_json(lines: Iterator[str], seed: int, name: str) -> Trace:
         if line.strip():
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError as error:
+            except NOT_JSON as error:
                 raise InputError(
                     f"{name} row {number}", line.strip(), f"it is not JSON ({error.msg})"
                 ) from None
@@ -179,7 +179,7 @@ def _json_format(first: Mapping[str, Any], name: str) -> TraceFormat:
 def _read_vllm(text: str, seed: int, name: str) -> Trace:
     try:
         result = json.loads(text)
-    except json.JSONDecodeError as error:
+    except NOT_JSON as error:
         raise InputError(f"{name} row {error.lineno}", text[:40], f"it is not JSON ({error.msg})") from None
     lists = [result.get(key) for key in ("start_times", "input_lens", "output_lens")]
     if not all(isinstance(values, list) for values in lists) or len({len(values) for values in lists}) != 1:

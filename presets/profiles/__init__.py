@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from calc.accelerator import Accelerator
-from calc.errors import InputError
+from calc.errors import NOT_JSON, InputError
 from calc.profile import (
     DEFAULT_SPREAD,
     Calibration,
@@ -229,7 +229,7 @@ def read_file(path: Path) -> Profile:
 def _content(path: Path) -> Mapping[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, *NOT_JSON) as error:
         raise InputError("profile", str(path), f"it must be a readable JSON file ({error})") from error
     if not isinstance(content, dict):
         raise InputError("profile", str(path), "it must hold a JSON object")

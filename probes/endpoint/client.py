@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 
 from calc.endpoint.samples import Fault, Sample, tags_of
+from calc.errors import NOT_JSON
 from probes.endpoint.dialects import MEDIA, PATHS, Api, Ask, Delta, body_of, error_words, read_line
 from probes.endpoint.safety import ApiKey, Target
 
@@ -383,7 +384,7 @@ async def _read_up_to(response: httpx2.Response, largest: int) -> bytes:
 def _words(text: str) -> str:
     try:
         found = error_words(json.loads(text))
-    except (json.JSONDecodeError, RecursionError):
+    except NOT_JSON:
         found = ""
     return found or " ".join(text.split())[:200]
 

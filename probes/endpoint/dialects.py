@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from calc.errors import NOT_JSON
+
 LONGEST_LINE = 4_000_000
 TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "text", "refusal", "response", "thinking")
 DONE_MARK = "[DONE]"
@@ -109,7 +111,7 @@ def read_line(api: Api, line: bytes) -> Delta:
 def _read_object(api: Api, text: str) -> Delta:
     try:
         data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except NOT_JSON:
         return Delta(error="a line that is not JSON")
     if not isinstance(data, dict):
         return Delta(error="a line that is not an object")
@@ -120,7 +122,7 @@ def _refused(text: str) -> Delta:
     """A bare JSON object within an event stream: servers write errors so."""
     try:
         data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except NOT_JSON:
         return Delta(error="a line that is neither an event nor JSON")
     return Delta(error=error_words(data) or "an object outside of any event")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.engine import Engine
-from calc.errors import ProbeError
+from calc.errors import NOT_JSON, ProbeError
 from probes.endpoint.client import EndpointClient
 from probes.endpoint.dialects import Api
 
@@ -213,7 +213,7 @@ async def _get_json(client: EndpointClient, path: str) -> dict[str, Any] | None:
 def _object(text: str) -> dict[str, Any] | None:
     try:
         data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except NOT_JSON:
         return None
     return data if isinstance(data, dict) else None
 

@@ -18,8 +18,9 @@ from typing import Any
 from calc.endpoint.plan import TestPlan
 from calc.endpoint.run import EndpointRun, run_from_json
 from calc.errors import ProbeError
+from presets.deployment import Deployment
 from probes.endpoint.dialects import Api
-from probes.endpoint.safety import ApiKey, Deployment, Policy, checked_target
+from probes.endpoint.safety import ApiKey, Policy, checked_target
 
 ROOT = Path(__file__).resolve().parents[2]
 GRACE_S = 3.0

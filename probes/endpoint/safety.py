@@ -10,10 +10,10 @@ import ipaddress
 import os
 import socket
 from dataclasses import dataclass, field
-from enum import StrEnum
 from urllib.parse import urlsplit
 
 from calc.errors import InputError
+from presets.deployment import Deployment
 
 ALLOW_VARIABLE = "RIDGEBEAM_ENDPOINT_HOSTS"
 LONGEST_URL = 500
@@ -27,13 +27,6 @@ KNOWN_PATHS = (
     "/v1",
     "/api",
 )
-
-
-class Deployment(StrEnum):
-    """Who can reach this process: `local`, only the person at this machine; `shared`, anybody."""
-
-    LOCAL = "local"
-    SHARED = "shared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

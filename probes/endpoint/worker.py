@@ -12,9 +12,10 @@ from typing import Any
 
 from calc.endpoint.plan import plan_from_json
 from calc.errors import InputError, RidgebeamError
+from presets.deployment import Deployment
 from probes.endpoint.dialects import Api
 from probes.endpoint.protocol import measure
-from probes.endpoint.safety import ApiKey, Deployment, Policy, checked_target
+from probes.endpoint.safety import ApiKey, Policy, checked_target
 
 
 def emit(event: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from published_run import a100
 from reading import text_of, titles
 
 from calc.scenario import Scenario
-from pages import _own_hardware, _probe_figures, _probe_job
+from pages import _own_hardware, _probe_figures
 from pages._roofline_figure import measured_roofs
 from presets.local_device import LocalDevice, LocalDevices
 from presets.resolve import resolve
@@ -111,8 +111,8 @@ def test_two_runs_are_compared(open_page, monkeypatch):
 
 def test_where_the_app_serves_others_measuring_is_off(open_page, monkeypatch):
     with_devices(monkeypatch)
-    monkeypatch.setenv("RIDGEBEAM_ALLOW_PROBES", "0")
-    monkeypatch.setattr(_probe_job, "LOOPBACK", ())
+    monkeypatch.delenv("RIDGEBEAM_ALLOW_PROBES")
+    monkeypatch.setenv("RIDGEBEAM_SHARED", "1")
     app = open_page(PAGE)
     assert any("measuring is off" in text_of(info) for info in app.info)
     assert not any("Measure" in b.label for b in app.button)

@@ -1,0 +1,78 @@
+"""Input that is meant to hurt: deep, long, or growing without end once unpacked."""
+
+import ast
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from calc.errors import RidgebeamError, SourceError
+from calc.scenario import Scenario, from_json, to_json
+from presets import traces
+from presets.load_test_files import read_load_test
+from presets.sources import read_config_text
+from probes import store
+
+ROOT = Path(__file__).parents[2]
+MB = 1_000_000
+BOMBS = {
+    "nested lists": "[" * 200_000,
+    "nested objects": '{"a":' * 100_000,
+    "a number of a million digits": '{"hidden_size": ' + "9" * MB + "}",
+    "a huge exponent": '{"hidden_size": 1e999999}',
+    "a long text": '{"a": "' + "x" * (60 * MB) + '"}',
+    "nothing but quotes": '"' * 100_000,
+    "a key of a megabyte": '{"' + "k" * MB + '": 1}',
+}
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [read_config_text, from_json, read_load_test, store.from_text],
+    ids=["config", "scenario", "load test", "probe run"],
+)
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_json_that_is_meant_to_hurt_is_refused(reader, bomb):
+    with pytest.raises(RidgebeamError) as refused:
+        reader(bomb)
+    assert len(str(refused.value)) < 2000  # the message does not send the bomb back
+
+
+def test_a_trace_that_unpacks_without_end_is_cut_off(monkeypatch):
+    monkeypatch.setattr(traces, "MAX_UPLOADED_BYTES", 3 * MB)
+    rows = "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "1.0,5,3\n" * 500_000
+    packed = gzip.compress(rows.encode())
+    assert len(packed) < 50_000
+    with pytest.raises(SourceError, match="unpack to 3,000,000 bytes"):
+        traces.uploaded_trace(packed, name="bomb.csv.gz")
+
+
+def test_one_row_without_end_is_cut_off(monkeypatch):
+    monkeypatch.setattr(traces, "MAX_ROW_BYTES", MB)
+    packed = gzip.compress(b'{"timestamp": 1, "input_length": ' + b"1" * (5 * MB))
+    with pytest.raises(SourceError, match="row of a trace may hold"):
+        traces.uploaded_trace(packed, name="row.jsonl.gz")
+    damaged = gzip.compress(b"x" * MB)[:-20] + b"\0" * 20
+    with pytest.raises(RidgebeamError):
+        traces.uploaded_trace(damaged, name="damaged.gz")
+
+
+def test_an_honest_upload_is_read_gzip_or_not():
+    text = b"arrived_at,num_prefill_tokens,num_decode_tokens\n1.0,5,3\n2.0,6,4\n"
+    for data in (text, gzip.compress(text)):
+        assert len(traces.uploaded_trace(data, name="t.csv").requests) == 2
+
+
+def test_a_scenario_survives_a_round_trip_beside_the_bombs():
+    assert from_json(json.dumps(json.loads(to_json(Scenario())))) == Scenario()
+
+
+def test_every_uploader_has_its_own_cap():
+    found = 0
+    for file in (ROOT / "pages").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "file_uploader":
+                assert "max_upload_size" in {keyword.arg for keyword in node.keywords}, file.name
+                found += 1
+    assert found >= 5

@@ -1,0 +1,69 @@
+"""What the source must never do with data of others, read from the source itself."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("calc", "presets", "probes", "pages", "commands")
+SOURCES = [
+    *(file for name in FOLDERS for file in (ROOT / name).rglob("*.py")),
+    ROOT / "app.py",
+    ROOT / "cli.py",
+]
+CODE_FROM_DATA = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "joblib"}
+RUNS_TEXT = {"eval", "exec", "compile", "__import__", "torch.load", "os.system", "os.popen"}
+SHOWS_HTML = {"st.html", "components.html", "st.components.v1.html"}
+
+
+def calls(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), {k.arg: ast.unparse(k.value) for k in node.keywords}
+
+
+@pytest.fixture(scope="module")
+def trees():
+    assert len(SOURCES) > 100
+    return {file.relative_to(ROOT): ast.parse(file.read_text(encoding="utf-8")) for file in SOURCES}
+
+
+def test_nothing_loads_code_from_data(trees):
+    for file, tree in trees.items():
+        for node in ast.walk(tree):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not CODE_FROM_DATA & {name.split(".")[0] for name in names}, file
+        for name, keywords in calls(tree):
+            assert name not in RUNS_TEXT, file
+            assert keywords.get("trust_remote_code", "False") == "False", file
+
+
+def test_no_shell_and_no_html_of_others(trees):
+    for file, tree in trees.items():
+        for name, keywords in calls(tree):
+            assert keywords.get("shell", "False") == "False", file
+            assert keywords.get("unsafe_allow_html", "False") == "False", file
+            assert name not in SHOWS_HTML, file
+
+
+def test_the_app_is_protected_by_its_own_settings():
+    settings = tomllib.loads((ROOT / ".streamlit/config.toml").read_text(encoding="utf-8"))
+    server = settings["server"]
+    assert server["address"] == "127.0.0.1"
+    assert server["enableCORS"] is server["enableXsrfProtection"] is True
+    assert server["allowedHosts"]
+    assert settings["browser"]["gatherUsageStats"] is False
+    assert settings["client"]["showErrorDetails"] == "type"  # "full" would show a traceback to visitors
+
+
+def test_every_dependency_is_pinned():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in (line.split("#")[0].strip() for line in lines) if line]
+    assert all("==" in pin for pin in pins)
+    pinned = {pin.split("==")[0].lower().replace("_", "-") for pin in pins}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for dependency in project["dependencies"]:
+        assert dependency.split(">")[0].split("=")[0].strip().lower().replace("_", "-") in pinned
