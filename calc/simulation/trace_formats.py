@@ -154,12 +154,17 @@ def _read_json(lines: Iterator[str], seed: int, name: str) -> Trace:
                 row = json.loads(line)
             except NOT_JSON as error:
                 raise InputError(
-                    f"{name} row {number}", line.strip(), f"it is not JSON ({error.msg})"
+                    f"{name} row {number}", line.strip(), f"it is not JSON ({_reason(error)})"
                 ) from None
             if not isinstance(row, dict):
                 raise InputError(f"{name} row {number}", row, "each line is one JSON object")
             _add(rows, number, row, columns)
     return _finish(rows, known, columns, seed=seed, name=name)
+
+
+def _reason(error: Exception) -> str:
+    """Why a text is no JSON, in the reader's own words where it has some."""
+    return str(getattr(error, "msg", "nested too deeply, or a number without end"))
 
 
 def _json_format(first: Mapping[str, Any], name: str) -> TraceFormat:
@@ -180,7 +185,8 @@ def _read_vllm(text: str, seed: int, name: str) -> Trace:
     try:
         result = json.loads(text)
     except NOT_JSON as error:
-        raise InputError(f"{name} row {error.lineno}", text[:40], f"it is not JSON ({error.msg})") from None
+        row = getattr(error, "lineno", 1)
+        raise InputError(f"{name} row {row}", text[:40], f"it is not JSON ({_reason(error)})") from None
     lists = [result.get(key) for key in ("start_times", "input_lens", "output_lens")]
     if not all(isinstance(values, list) for values in lists) or len({len(values) for values in lists}) != 1:
         raise InputError(
