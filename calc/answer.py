@@ -15,7 +15,7 @@ from calc.model import Attention, LatentAttention, ModelSpec
 from calc.quantization import weight_bytes
 from calc.result import Answer, Cost, Inputs, Offer, evidence, headline
 from calc.scenario import Fidelity, apply_settings
-from calc.sized import answer_for, replica_weight_bytes, timing_of
+from calc.sized import answer_for, format_support, replica_weight_bytes, timing_of
 from calc.verdict import Change, Wall
 
 __all__ = [
@@ -100,7 +100,7 @@ def nearest_changes(inputs: Inputs, failed: Answer) -> tuple[Change, ...]:
         if len(found) == 3:
             break
         trial = _changed(inputs, change)
-        if trial is not None and any(answer_for(trial, layout).verdict.fits for layout in _layouts(trial)):
+        if trial is not None and any(_serves(trial, layout) for layout in _layouts(trial)):
             found.append(change)
     for offer in sorted(inputs.catalogue, key=lambda o: o.accelerator.memory_label_bytes or 0.0):
         if len(found) >= 3:
@@ -129,8 +129,9 @@ def _may_serve(inputs: Inputs, layout: Layout) -> bool:
 
 
 def _serves(inputs: Inputs, layout: Layout) -> bool:
+    """Whether the layout answers the question in formats that the engine serves there, at any fidelity."""
     try:
-        return answer_for(inputs, layout).verdict.fits
+        return bool(format_support(inputs)) and answer_for(inputs, layout).verdict.fits
     except MissingSpec:
         return False
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from calc.answer import Answer, Inputs, answer
 from calc.errors import InputError, MissingSpec
 from calc.scenario import Fidelity, apply_settings
-from calc.sized import replica_weight_bytes
+from calc.sized import format_support, replica_weight_bytes
 from calc.verdict import Change
 
 
@@ -89,10 +89,12 @@ def _lever(text: str, kind: Kind, **settings: str) -> Lever:
 
 
 def _changes_something(inputs: Inputs, lever: Lever) -> bool:
+    """Whether the lever changes the scenario, into one whose formats the engine serves on the accelerator."""
     try:
-        return apply_settings(inputs.scenario, lever.change.settings) != inputs.scenario
+        changed = apply_settings(inputs.scenario, lever.change.settings)
     except InputError:
         return False
+    return changed != inputs.scenario and bool(format_support(replace(inputs, scenario=changed)))
 
 
 def _answer_with(inputs: Inputs, change: Change) -> Answer | None:

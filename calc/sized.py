@@ -7,6 +7,7 @@ step model (`calc.expected`). A result never mixes them.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from calc import expected
 from calc import format as fmt
@@ -14,6 +15,7 @@ from calc.accelerator import Accelerator
 from calc.cost import usd_per_hour, usd_per_million_tokens
 from calc.engine import Engine
 from calc.errors import MissingSpec
+from calc.format_support import Support, formats_support
 from calc.layout import Layout
 from calc.memory.kv import decoder_sublayers
 from calc.model import Attention, CompressedAttention, LatentAttention, ModelSpec, Role
@@ -73,9 +75,9 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
             f"No profile of {accelerator.name} under {scenario.engine} was loaded.",
             next_step="Choose textbook fidelity, or another engine.",
         )
-    hopeless = _hopeless(inputs, layout)
-    if hopeless is not None:
-        return hopeless
+    refused = refused_format(inputs, layout) or _hopeless(inputs, layout)
+    if refused is not None:
+        return refused
     memory, ledger, fit = expected.memory_of(inputs.spec, accelerator, layout, scenario)
     engine = (text.rstrip(".") for text in ledger.assumptions)
     assumptions = (*_expected_assumptions(inputs), *engine, *inputs.warnings)
@@ -257,19 +259,52 @@ def _length_verdict(inputs: Inputs) -> Verdict:
     )
 
 
+def format_support(inputs: Inputs) -> Support:
+    """Whether the scenario's engine serves its weight and cache formats on its accelerator."""
+    scenario = inputs.scenario
+    return formats_support(
+        served_formats(inputs.spec, scenario.quantization),
+        scenario.kv_dtype,
+        scenario.engine,
+        inputs.offer.accelerator,
+    )
+
+
+@lru_cache(maxsize=1024)
+def served_formats(spec: ModelSpec, quantization: str) -> tuple[str, ...]:
+    """The stored formats of a model's matrices when served as `quantization` ("auto": as the checkpoint is)."""
+    counted = stored_bytes(spec) if quantization == "auto" else weight_bytes(spec, quantization)
+    return tuple(name for name in counted.by_format if name != "int32")
+
+
+def refused_format(inputs: Inputs, layout: Layout) -> Answer | None:
+    """The answer where the engine does not serve the formats on this accelerator; None where it does."""
+    support = format_support(inputs)
+    if support:
+        return None
+    verdict = Verdict(fits=False, wall=Wall.FORMAT, short_by=1.0, reason=support.why)
+    return _blank(inputs, layout, _weights_only(inputs, layout), verdict, _expected_assumptions(inputs))
+
+
 def _hopeless(inputs: Inputs, layout: Layout) -> Answer | None:
     """The answer where the weights alone exceed the cards, so that no engine's ledger needs to be drawn up; else None.
 
     Layers that an engine leaves on the host (llama.cpp) are the ledger's business.
     """
     scenario = inputs.scenario
-    gpus = layout.gpus_per_replica
-    total = float(scenario.device_memory_bytes or inputs.offer.accelerator.cuda_memory.best)
-    weights = replica_weight_bytes(inputs)
     offloads = scenario.engine in {Engine.LLAMA_CPP, Engine.OLLAMA}
-    if offloads or scenario.kv_bytes_per_gpu is not None or weights < total * gpus:
+    memory = _weights_only(inputs, layout)
+    if offloads or scenario.kv_bytes_per_gpu is not None or memory.kv_bytes_per_gpu > 0:
         return None
-    memory = MemoryStep(
+    return _blank(inputs, layout, memory, _memory_verdict(inputs, memory), _expected_assumptions(inputs))
+
+
+def _weights_only(inputs: Inputs, layout: Layout) -> MemoryStep:
+    """The cards with the weights alone in them: what is known before an engine's ledger is drawn up."""
+    gpus = layout.gpus_per_replica
+    total = float(inputs.scenario.device_memory_bytes or inputs.offer.accelerator.cuda_memory.best)
+    weights = replica_weight_bytes(inputs)
+    return MemoryStep(
         gpus=gpus,
         total_bytes_per_gpu=total,
         weight_bytes_per_gpu=weights / gpus,
@@ -280,7 +315,6 @@ def _hopeless(inputs: Inputs, layout: Layout) -> Answer | None:
         kv_bytes=0.0,
         tokens=0,
     )
-    return _blank(inputs, layout, memory, _memory_verdict(inputs, memory), _expected_assumptions(inputs))
 
 
 def _no_sequence_verdict(inputs: Inputs, memory: MemoryStep, sequences: SequencesStep) -> Verdict:
