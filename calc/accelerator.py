@@ -33,6 +33,11 @@ LABEL_SHARES = (0.97, 1.03, 1.0737)  # low, best, high
 # Runtimes of other vendors than NVIDIA hand out what the driver reports, or up to this much less (newer ROCm).
 OTHER_RESERVE_BYTES = 300 * MIB
 
+# Cards that come alone (GeForce, workstation cards) share a host on its PCIe slots. A board with four x16 slots of double
+# width is the common one (Supermicro SYS-221GE-NR manual, p. 39: four PCIe 5.0 x16 bays for double-width GPUs); cards
+# of three slots need risers there, and boards of eight exist, so that the figure is a choice and a degree can be typed.
+CARDS_PER_HOST = 4
+
 
 class Confirmation(StrEnum):
     """How well a record is confirmed, from the best to the weakest; the record's `confirmed` says it in words."""
@@ -179,6 +184,12 @@ class Accelerator:
     def flop_per_s_16bit(self) -> Rate:
         """The rate that 16-bit weights run at: bf16, else fp16."""
         return self.rates.get("bf16") or self.rate("fp16")
+
+    @property
+    def host_devices(self) -> int:
+        """How many devices one host holds: those of its node, or the cards that fit the PCIe slots of a common board."""
+        alone = self.node_size == 1 and self.devices_per_package == 1
+        return CARDS_PER_HOST if alone and self.form_factor == "PCIe" else self.node_size
 
     @property
     def linked_devices(self) -> int:

@@ -66,7 +66,7 @@ def _layouts(inputs: Inputs) -> tuple[Layout, ...]:
     chosen = inputs.scenario.layout
     if inputs.scenario.tp:
         return (chosen,)
-    most = max(1, min(LARGEST_NODE, inputs.offer.accelerator.node_size))
+    most = max(1, min(LARGEST_NODE, inputs.offer.accelerator.host_devices))
     heads = _query_heads(inputs.spec)
     degrees = [tp for tp in (1, 2, 4, 8, 16, 32, 64) if tp <= most and (heads is None or heads % tp == 0)]
     return tuple(replace(chosen, tp=tp) for tp in degrees)
@@ -151,7 +151,7 @@ def _format_changes(inputs: Inputs) -> tuple[Change, ...]:
 def _size_changes(inputs: Inputs, failed: Answer) -> tuple[Change, ...]:
     """More of the same GPU, up to a node, when the person chose a smaller degree."""
     name = inputs.offer.accelerator.name
-    most = max(1, min(LARGEST_NODE, inputs.offer.accelerator.node_size))
+    most = max(1, min(LARGEST_NODE, inputs.offer.accelerator.host_devices))
     heads = _query_heads(inputs.spec)
     return tuple(
         Change(text=f"{tp} x {name} per replica (TP{tp})", settings=(("tp", str(tp)),))

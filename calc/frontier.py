@@ -47,7 +47,7 @@ def operating_points(inputs: Inputs, offer: Offer) -> tuple[Operating, ...]:
     """
     points: list[Operating] = []
     for tp in DEGREES:
-        if tp > max(1, min(DEGREES[-1], offer.accelerator.node_size)):
+        if tp > max(1, min(DEGREES[-1], offer.accelerator.host_devices)):
             break
         asked = replace(
             inputs,

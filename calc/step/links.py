@@ -37,7 +37,7 @@ def profile_links(
     """Link times from the profile: measured curves inside a node, a network port between nodes."""
     factor = profile.number("collectives.factor")
     factor *= profile.calibration.get("communication_factor")
-    inside = node_size or max(accelerator.node_size, accelerator.linked_devices)
+    inside = node_size or max(accelerator.host_devices, accelerator.linked_devices)
 
     def seconds(table: OperatorTable, rows: NDArray[np.intp]) -> Array:
         out = np.zeros((len(rows), table.units.shape[1]))

@@ -136,6 +136,7 @@ def mig_slice(whole: Accelerator, profile_name: str) -> Accelerator:
         short_accumulate_rates=_scaled(whole.short_accumulate_rates, sm_share),
         l2_bytes=share * whole.l2_bytes if whole.l2_bytes else None,
         sm_count=profile.sm_count or (int(sm_share * whole.sm_count) if whole.sm_count else None),
+        form_factor="slice",
         link_bytes_per_s=None,
         link_kind="",
         link_topology="",
