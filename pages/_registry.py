@@ -29,6 +29,7 @@ PAGES = (
     Entry(
         section="Understand", file="batch_size.py", title="Batch size", icon=":material/stacked_line_chart:"
     ),
+    Entry(section="Understand", file="scheduler.py", title="Scheduler", icon=":material/view_timeline:"),
     Entry(section="Understand", file="paged_kv.py", title="Paged KV", icon=":material/grid_view:"),
     Entry(
         section="Understand",

@@ -1,0 +1,212 @@
+"""Parts of *Scheduler*: what is asked, the runs, and the chart that can be stepped through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from calc import format as fmt
+from calc.scenario import Scenario
+from calc.schedule import MOST_SLOTS, Schedule, Scheduling, schedule
+from calc.schedule_examples import Example, example_requests, step_of
+from pages._inputs import answer_for
+from pages._schedule_figure import gantt_figure, gantt_finding
+from pages._sidebar import current_scenario
+from pages._ui import show_chart
+
+BUDGETS = (64, 128, 256, 512, 1024, 2048)
+MOST_ROUNDS = 12
+DEFAULTS = {
+    Example.FIRST_LESSON: (Scheduling.STATIC, Scheduling.CONTINUOUS),
+    Example.SECOND_LESSON: (Scheduling.STATIC, Scheduling.CONTINUOUS),
+    Example.LONG_PROMPT: (Scheduling.CONTINUOUS, Scheduling.CHUNKED),
+    Example.SCENARIO: (Scheduling.STATIC, Scheduling.CONTINUOUS, Scheduling.CHUNKED),
+}
+FRAME, PLAYING = "_sched_frame", "_sched_playing"
+TICK_S = 0.6
+FRAMES_OF_A_SHOW = 60  # a show takes about half a minute, however many passes there are
+SEED = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the page's controls say."""
+
+    example: Example
+    shown: tuple[Scheduling, ...]
+    slots: int
+    rounds: int
+    token_budget: int
+
+
+def draw_controls() -> Asked:
+    """Requests, slots, and which schedulers to compare."""
+    row = st.columns([2.2, 1, 1, 1.2], vertical_alignment="bottom")
+    example = Example(
+        row[0].selectbox("Requests", [str(one) for one in Example], key="sched_of", bind="query-params")
+    )
+    slots = row[1].slider("Slots", 2, MOST_SLOTS, 4, key="sched_slots", bind="query-params")
+    rounds = row[2].slider(
+        "Rounds",
+        1,
+        MOST_ROUNDS,
+        8,
+        key="sched_rounds",
+        bind="query-params",
+        disabled=example is Example.LONG_PROMPT,
+        help="How often the lesson's four answers come, or how often the slots are filled.",
+    )
+    budget = row[3].select_slider(
+        "Tokens a pass, in chunks", BUDGETS, 512, key="sched_budget", bind="query-params"
+    )
+    shown = st.pills(
+        "Schedulers",
+        [str(one) for one in Scheduling],
+        selection_mode="multi",
+        default=[str(one) for one in DEFAULTS[example]],
+        key=f"sched-shown-{example.name}",
+        label_visibility="collapsed",
+    )
+    chosen = tuple(one for one in Scheduling if str(one) in shown) or DEFAULTS[example]
+    return Asked(
+        example=example, shown=chosen, slots=int(slots), rounds=int(rounds), token_budget=int(budget)
+    )
+
+
+def schedules_of(asked: Asked) -> tuple[Schedule, ...]:
+    """The runs of the chosen schedulers, each kept by what it depends on."""
+    rounds = 1 if asked.example is Example.LONG_PROMPT else asked.rounds
+    runs = []
+    for one in asked.shown:
+        budget = asked.token_budget if one is Scheduling.CHUNKED else BUDGETS[-1]
+        runs.append(
+            _run(current_scenario(), replace(asked, shown=(one,), rounds=rounds, token_budget=budget))
+        )
+    return tuple(runs)
+
+
+@st.cache_resource(max_entries=64, ttl="1h", show_spinner="Simulating")
+def _run(scenario: Scenario, asked: Asked) -> Schedule:
+    result = answer_for(scenario)
+    step = step_of(result)
+    requests = example_requests(
+        asked.example, result, step, slots=asked.slots, rounds=asked.rounds, seed=SEED
+    )
+    return schedule(asked.shown[0], requests, step, slots=asked.slots, token_budget=asked.token_budget)
+
+
+def draw_steps(asked: Asked, schedules: Sequence[Schedule]) -> None:
+    """The chart, whole or up to a pass; buttons, keys and a slider move along the passes."""
+    playing = bool(st.session_state.get(PLAYING))
+    st.fragment(_draw_frame, run_every=TICK_S if playing else None)(asked, schedules)
+
+
+def _draw_frame(asked: Asked, schedules: Sequence[Schedule]) -> None:
+    moments = _moments(schedules)
+    last = len(moments)
+    about = (asked, last)
+    if st.session_state.get(f"{FRAME}-of") != about:
+        st.session_state.update({f"{FRAME}-of": about, FRAME: last, PLAYING: False})
+    if st.session_state.get(PLAYING):
+        _move(max(1, last // FRAMES_OF_A_SHOW), last)
+        if st.session_state[FRAME] == last:
+            st.session_state[PLAYING] = False
+            st.rerun()
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        _draw_buttons(last)
+        frame = st.slider("Pass", 1, last, key=FRAME, format="%d", width="stretch")
+    until_s = None if frame == last else moments[frame - 1]
+    show_chart(gantt_figure(schedules, until_s), alt=gantt_finding(schedules), key="sched-gantt")
+    st.caption(" ".join(f"**{one.scheduling}**: {_pass_words(one, until_s)}" for one in schedules))
+
+
+def _moments(schedules: Sequence[Schedule]) -> list[float]:
+    """When some scheduler's pass ends: of the one that takes longest, so that a step is a pass."""
+    longest = max(schedules, key=lambda one: one.end_s)
+    return [one.end_s for one in longest.passes]
+
+
+def _draw_buttons(last: int) -> None:
+    st.button(
+        "Start", key="sched-first", on_click=_to, args=(1,), icon=":material/first_page:", shortcut="Home"
+    )
+    st.button(
+        "Back",
+        key="sched-back",
+        on_click=_move,
+        args=(-1, last),
+        icon=":material/chevron_left:",
+        shortcut="B",
+    )
+    st.button(
+        "Next",
+        key="sched-next",
+        on_click=_move,
+        args=(1, last),
+        icon=":material/chevron_right:",
+        shortcut="N",
+    )
+    st.button(
+        "End", key="sched-last", on_click=_to, args=(last,), icon=":material/last_page:", shortcut="End"
+    )
+    playing = bool(st.session_state.get(PLAYING))
+    if st.button(
+        "Stop" if playing else "Play",
+        key="sched-play",
+        icon=":material/stop:" if playing else ":material/play_arrow:",
+        shortcut="P",
+        on_click=_toggle,
+        args=(last,),
+    ):
+        st.rerun()
+
+
+def _toggle(last: int) -> None:
+    st.session_state[PLAYING] = not st.session_state.get(PLAYING)
+    if st.session_state[PLAYING] and st.session_state[FRAME] == last:
+        st.session_state[FRAME] = 1
+
+
+def _to(frame: int) -> None:
+    st.session_state[FRAME] = frame
+
+
+def _move(by: int, last: int) -> None:
+    st.session_state[FRAME] = min(last, max(1, st.session_state[FRAME] + by))
+
+
+def _pass_words(one: Schedule, until_s: float | None) -> str:
+    """What a scheduler does at a moment."""
+    number = len(one.passes) if until_s is None else sum(step.start_s < until_s for step in one.passes)
+    if until_s is None or until_s >= one.end_s:
+        return f"done after {fmt.plural(len(one.passes), 'pass', 'passes')}."
+    step = one.passes[number - 1]
+    if step.end_s < until_s:
+        return "nothing to do."
+    parts = [f"pass {number} ({fmt.seconds(step.end_s - step.start_s)})"]
+    if step.prefilling:
+        who = ", ".join(str(request + 1) for request, _ in step.prefilling)
+        parts.append(f"{fmt.count(step.prefill_tokens)} prompt tokens of {who}")
+    parts.append(f"{fmt.plural(len(step.decoding), 'answer')} a token further")
+    if step.padded:
+        parts.append(f"{len(step.padded)} done but held")
+    parts.append(f"{one.waiting()[number - 1]} waiting")
+    return ", ".join(parts) + "."
+
+
+def table_rows(schedules: Sequence[Schedule]) -> list[dict[str, str]]:
+    """The counters that tell schedulers apart."""
+    return [
+        {
+            "scheduler": str(one.scheduling),
+            "slot use": fmt.percent(one.slot_use),
+            "passes": fmt.count(len(one.passes)),
+            "mean wait": fmt.seconds(one.mean_wait_s),
+            "mean TTFT": fmt.seconds(float(one.result.ttft_s.mean())),
+            "longest stall of an answer": fmt.optional(one.stall and one.stall.seconds, fmt.seconds),
+            "done after": fmt.seconds(one.end_s),
+        }
+        for one in schedules
+    ]
