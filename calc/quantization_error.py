@@ -40,15 +40,25 @@ E2M1 = FloatFormat(significand_bits=2, min_exponent=0, largest=6.0)
 E8M0_EXPONENTS = (-127, 127)  # OCP Microscaling 1.0, section 5.4.1
 MXFP4_BLOCK = 32
 NVFP4_BLOCK = 16
+LAST_BITS = 1e-12  # what dividing by a scale and multiplying again may move a value by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounded:
-    """`values` as they read back; `step` the largest gap between neighbours at each value's scale, where it is uniform."""
+    """`values` as they read back, the gap between neighbours (`step`) where each value lies, stored bits per value.
+
+    `saturated`: values beyond the largest that their scale reaches; every other error is at most half a step.
+    """
 
     values: Any
     step: Any
+    saturated: Any
     bits_per_value: float
+
+    @property
+    def saturated_share(self) -> float:
+        """Share of the values that are clipped."""
+        return float(np.mean(self.saturated))
 
 
 def bits_per_weight(
@@ -80,7 +90,8 @@ def round_integer(
 
     `values` is a matrix (rows are channels). A scale of zero (all zeros) reads back as zeros.
 
-    Source: Jacob et al. 2018 (arXiv 1712.05877) in its symmetric form. Ignores: clipping ranges chosen by calibration.
+    Source: Jacob et al. 2018 (arXiv 1712.05877) in its symmetric form. Ignores: clipping ranges chosen by calibration, and that the scale itself
+    is stored in 16 bit (a 0.2% change of every step).
     """
     if not 2 <= bits <= 16:
         raise InputError("bits", bits, "it must be from 2 to 16")
@@ -93,6 +104,7 @@ def round_integer(
     return Rounded(
         values=read_back.reshape(matrix.shape),
         step=np.broadcast_to(scale, blocks.shape).reshape(matrix.shape),
+        saturated=np.zeros(matrix.shape, dtype=bool),
         bits_per_value=bits + scale_bits / blocks.shape[-1],
     )
 
@@ -105,9 +117,29 @@ def round_float(values: Any, float_format: FloatFormat) -> Any:
     array = np.asarray(values, dtype=float)
     if not np.all(np.isfinite(array)):
         raise InputError("values", "a value that is not finite", "weights must be finite")
-    exponent = np.maximum(np.frexp(array)[1] - 1, float_format.min_exponent)
-    gap = np.ldexp(1.0, exponent - (float_format.significand_bits - 1))
+    gap = _gap(array, float_format)
     return np.clip(np.rint(array / gap) * gap, -float_format.largest, float_format.largest)
+
+
+def _gap(array: Any, float_format: FloatFormat) -> Any:
+    """The gap between neighbours of the format where each value lies; beyond the largest, that of the top."""
+    top = int(np.frexp(float_format.largest)[1]) - 1
+    exponent = np.clip(np.frexp(array)[1] - 1, float_format.min_exponent, top)
+    return np.ldexp(1.0, exponent - (float_format.significand_bits - 1))
+
+
+def _scaled_floats(
+    matrix: Any, blocks: Any, scale: Any, float_format: FloatFormat, *, bits_per_value: float
+) -> Rounded:
+    """Blocks rounded to a float format at their scales; a block of scale zero reads back as zeros."""
+    safe = np.where(scale > 0, scale, 1.0)
+    shown = blocks / safe
+    return Rounded(
+        values=(round_float(shown, float_format) * scale).reshape(matrix.shape),
+        step=(_gap(shown, float_format) * scale).reshape(matrix.shape),
+        saturated=(np.abs(blocks) > float_format.largest * scale * (1 + LAST_BITS)).reshape(matrix.shape),
+        bits_per_value=bits_per_value,
+    )
 
 
 def round_fp8(
@@ -120,14 +152,7 @@ def round_fp8(
     matrix = _matrix(values)
     blocks = _blocks(matrix, grain=grain, group=group)
     scale = np.max(np.abs(blocks), axis=-1, keepdims=True) / float_format.largest
-    safe = np.where(scale > 0, scale, 1.0)
-    read_back = round_float(blocks / safe, float_format) * scale
-    top_gap = np.ldexp(1.0, int(np.frexp(float_format.largest)[1]) - float_format.significand_bits)
-    return Rounded(
-        values=read_back.reshape(matrix.shape),
-        step=np.broadcast_to(scale * top_gap, blocks.shape).reshape(matrix.shape),
-        bits_per_value=8 + 32 / blocks.shape[-1],
-    )
+    return _scaled_floats(matrix, blocks, scale, float_format, bits_per_value=8 + 32 / blocks.shape[-1])
 
 
 def round_mxfp4(values: Any) -> Rounded:
@@ -143,11 +168,7 @@ def round_mxfp4(values: Any) -> Rounded:
     element_exponent = int(np.frexp(E2M1.largest)[1]) - 1
     exponent = np.clip(np.frexp(largest)[1] - 1 - element_exponent, *E8M0_EXPONENTS)
     scale = np.where(largest > 0, np.ldexp(1.0, exponent), 1.0)
-    return Rounded(
-        values=(round_float(blocks / scale, E2M1) * scale).reshape(matrix.shape),
-        step=np.broadcast_to(2.0 * scale, blocks.shape).reshape(matrix.shape),
-        bits_per_value=4 + 8 / MXFP4_BLOCK,
-    )
+    return _scaled_floats(matrix, blocks, scale, E2M1, bits_per_value=4 + 8 / MXFP4_BLOCK)
 
 
 def round_nvfp4(values: Any) -> Rounded:
@@ -159,16 +180,9 @@ def round_nvfp4(values: Any) -> Rounded:
     matrix = _matrix(values)
     blocks = _blocks(matrix, grain=Grain.GROUP, group=NVFP4_BLOCK)
     tensor_scale = np.max(np.abs(matrix)) / (E4M3.largest * E2M1.largest)
-    if tensor_scale == 0:
-        return Rounded(values=matrix, step=np.zeros_like(matrix), bits_per_value=4 + 8 / NVFP4_BLOCK)
-    wanted = np.max(np.abs(blocks), axis=-1, keepdims=True) / (E2M1.largest * tensor_scale)
+    wanted = np.max(np.abs(blocks), axis=-1, keepdims=True) / (E2M1.largest * (tensor_scale or 1.0))
     scale = round_float(wanted, E4M3) * tensor_scale
-    safe = np.where(scale > 0, scale, 1.0)
-    return Rounded(
-        values=(round_float(blocks / safe, E2M1) * scale).reshape(matrix.shape),
-        step=np.broadcast_to(2.0 * scale, blocks.shape).reshape(matrix.shape),
-        bits_per_value=4 + 8 / NVFP4_BLOCK + 32 / matrix.size,
-    )
+    return _scaled_floats(matrix, blocks, scale, E2M1, bits_per_value=4 + 8 / NVFP4_BLOCK + 32 / matrix.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

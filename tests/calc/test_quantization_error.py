@@ -88,15 +88,62 @@ def test_integer_error_stays_within_half_a_step(seed, grain, bits, size):
     assert np.all(np.abs(matrix - rounded.values) <= rounded.step / 2 * (1 + 1e-9))
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.integers(0, 10_000), st.floats(1e-20, 1e20))
-def test_block_formats_stay_within_half_their_largest_gap_or_saturate(seed, size):
+FLOATS = {
+    "fp8 per tensor": round_fp8,
+    "fp8 per channel": lambda m: round_fp8(m, grain=Grain.CHANNEL),
+    "fp8 per group": lambda m: round_fp8(m, grain=Grain.GROUP, group=32),
+    "E5M2": lambda m: round_fp8(m, float_format=E5M2),
+    "MXFP4": round_mxfp4,
+    "NVFP4": round_nvfp4,
+}
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(sorted(FLOATS)),
+    st.floats(1e-20, 1e20),
+    st.floats(1, 1e7),
+    st.integers(0, 127),
+)
+def test_float_error_stays_within_half_the_gap_where_the_value_lies(seed, name, size, outlier, column):
+    """Everywhere but beyond the largest value of a scale, where exactly the rest is lost."""
     matrix = size * weights(seed, (8, 128))
-    for rounded in (round_mxfp4(matrix), round_nvfp4(matrix)):
-        limit = np.maximum(
-            rounded.step / 2, np.abs(matrix) - 3 * rounded.step
-        )  # 6 scales are 3 of the largest gaps
-        assert np.all(np.abs(matrix - rounded.values) <= limit * (1 + 1e-9))
+    matrix[3, column] *= outlier
+    rounded = FLOATS[name](matrix)
+    error = np.abs(matrix - rounded.values)
+    free = ~rounded.saturated
+    assert np.all(error[free] <= rounded.step[free] / 2 * (1 + 1e-9))
+    assert np.all(np.abs(rounded.values[rounded.saturated]) < np.abs(matrix[rounded.saturated]))
+    if name != "NVFP4":  # its block scales are rounded, so that a block's largest may lie a little beyond
+        assert rounded.saturated_share == 0 or name == "MXFP4"
+
+
+def test_mxfp4_clips_what_lies_beyond_six_scales():
+    """Shared exponent of a block whose largest is 7: floor(log2 7) - 2 = 0, so 7 reads 6 and 5 reads 4 (tie to even)."""
+    block = np.array([[7.0, 5.0, -6.4, 0.3] + [0.0] * 28])
+    rounded = round_mxfp4(block)
+    assert rounded.values[0, :4].tolist() == [6, 4, -6, 0.5]
+    assert rounded.saturated[0, :4].tolist() == [True, False, True, False]
+    assert rounded.step[0, :4].tolist() == [2, 2, 2, 0.5]
+
+
+def test_nvfp4_by_hand():
+    """Tensor scale 12/2688; block scales 448 and E4M3(6/6 / (12/2688)) = 224: both blocks keep multiples of half a scale."""
+    matrix = np.zeros((1, 32))
+    matrix[0, :3] = [12, 5.0, 1.0]
+    matrix[0, 16:19] = [6, 2.4, 0.6]
+    rounded = round_nvfp4(matrix)
+    assert rounded.values[0, :3] == pytest.approx([12, 4, 1])  # block scale 2: 5/2 = 2.5 ties to 2
+    assert rounded.values[0, 16:19] == pytest.approx([6, 2, 0.5])  # block scale 1
+
+
+def test_int4_groups_by_hand():
+    """Scales 7/7 and 14/7: 3.4 reads 3, 3.6 reads 4; in the second group 3.4 and 3.6 read 4 and 4, 2.9 reads 2."""
+    matrix = np.array([[7, 3.4, 3.6, 0, 14, 3.4, 3.6, 2.9]])
+    rounded = round_integer(matrix, bits=4, grain=Grain.GROUP, group=4)
+    assert rounded.values.tolist() == [[7, 3, 4, 0, 14, 4, 4, 2]]
+    assert rounded.step.tolist() == [[1] * 4 + [2] * 4]
 
 
 @settings(deadline=None, max_examples=40)
