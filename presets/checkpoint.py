@@ -51,12 +51,14 @@ class CheckpointFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTensor:
-    """One entry of a header."""
+    """One entry of a header; `begin`: where its bytes start behind the header."""
 
     name: str
     format: str
     elements: int
     stored_bytes: int
+    shape: tuple[int, ...] = ()
+    begin: int = 0
 
 
 def facts_of(tensors: Iterable[StoredTensor], *, n_files: int, source: str) -> CheckpointFacts:
@@ -117,7 +119,12 @@ def _tensor(name: str, entry: object, file: str) -> StoredTensor:
     if len(offsets) != 2 or offsets[0] > offsets[1]:
         raise _unreadable(file, f"the data_offsets of {shown(name)} are no range")
     return StoredTensor(
-        name=name, format=dtype[:16], elements=prod(shape), stored_bytes=offsets[1] - offsets[0]
+        name=name,
+        format=dtype[:16],
+        elements=prod(shape),
+        stored_bytes=offsets[1] - offsets[0],
+        shape=tuple(shape),
+        begin=offsets[0],
     )
 
 
