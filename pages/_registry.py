@@ -38,6 +38,7 @@ PAGES = (
         icon=":material/fast_forward:",
     ),
     Entry(section="Understand", file="queueing.py", title="Queueing", icon=":material/hourglass:"),
+    Entry(section="Understand", file="quantisation.py", title="Quantisation", icon=":material/compress:"),
     Entry(section="Measure", file="this_gpu.py", title="This GPU", icon=":material/speed:"),
     Entry(section="Measure", file="endpoint.py", title="An endpoint", icon=":material/network_check:"),
     Entry(section="Trust", file="accuracy.py", title="Accuracy", icon=":material/target:"),

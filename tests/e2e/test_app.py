@@ -20,6 +20,7 @@ FINDINGS = {
     "paged-kv": "Reserving 4,096 tokens fits",
     "speculative": "4 drafts at 80% acceptance: 3.36 tokens a pass",
     "queueing": "At 80% load the mean is 5 times",
+    "quantisation": "weights decode",
     "accuracy": "public points that were not fitted",
     "methods": "formulas",
 }
@@ -34,6 +35,7 @@ CHARTS = {
     "paged-kv": 2,
     "speculative": 2,
     "queueing": 1,
+    "quantisation": 4,
     "accuracy": 1,
     "methods": 0,
 }
