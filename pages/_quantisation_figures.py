@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from calc import format as fmt
-from calc.format_support import Way
-from calc.quantization_speed import BATCHES, SpeedStudy
+from calc.quantization_speed import BATCHES, SpeedStudy, Way
 from calc.quantization_study import Histogram, SchemeError, SmoothingStudy
 from pages._axes import COLOURS, FAINT, LABEL_SIZE, Mark, doubling, figure, linear, logarithmic
 from pages._charts import Series, lines

@@ -22,10 +22,10 @@ def test_the_title_names_the_trade_and_the_study_is_the_worked_case(open_page):
 
 
 def test_a_format_that_the_card_does_not_run_says_so(open_page):
-    app = open_page("quantisation.py", gpu="b200-sxm-180gb")
-    assert "int8 W8A8 kernels exist from Turing to Hopper only" in words(app)
+    app = open_page("quantisation.py", gpu="mi300x")
+    assert "vllm does not serve weights in int4-g128 on Instinct MI300X" in words(app)
     (matrix,) = [f.value for f in app.dataframe if "prefill" in f.value.columns]
-    assert matrix.set_index("scheme").loc["int8", "batch 1"] == "-"
+    assert matrix.set_index("scheme").loc["int4 g128", "batch 1"] == "-"
 
 
 def test_an_uploaded_tensor_is_studied_and_a_bad_file_named(open_page):

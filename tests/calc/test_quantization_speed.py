@@ -103,5 +103,5 @@ def test_llama_cpp_is_asked_for_its_own_types():
 
 
 def test_a_card_that_runs_nothing_says_so():
-    study = speed_study(answer(resolve(Scenario(gpu="tpu-v5e", fidelity="roofline"))))
+    study = speed_study(answer(resolve(Scenario(gpu="gaudi-2", engine="tensorrt-llm", fidelity="roofline"))))
     assert headline(study) == "This engine runs none of the quantised formats on this card."
