@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from calc.errors import InputError
+from calc.simulation.disaggregation import PrefillPool
 from calc.simulation.kernels import layout
 
 
@@ -28,11 +29,15 @@ ROUTER_CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """How many replicas of the engine run, and how requests reach them."""
+    """How many replicas of the engine run, and how requests reach them.
+
+    prefill: a pool of its own for prompts; `replicas` are then those that decode, and each pool is routed by `router`.
+    """
 
     replicas: int = 1
     router: Router = Router.ROUND_ROBIN
     seed: int = 0
+    prefill: PrefillPool | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.replicas, int) or not 1 <= self.replicas <= 4096:

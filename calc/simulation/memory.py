@@ -9,9 +9,9 @@ import numpy as np
 from calc.errors import InputError
 from calc.simulation.cluster import ROUTER_CODES, Cluster, Router
 from calc.simulation.kernels import layout
+from calc.simulation.pools import Pool
 from calc.simulation.requests import Ints, RequestTable
 from calc.simulation.rules import CACHING, EngineFamily, EngineRules, Policy
-from calc.simulation.step_table import StepTable
 
 SGLANG_FIRST_RATIO = 0.7  # --schedule-conservativeness 1.0: init_new_token_ratio of srt/managers/scheduler.py
 SGLANG_LEAST_SHARE = 0.14  # min_new_token_ratio_factor
@@ -25,10 +25,11 @@ def uses_cache(requests: RequestTable, rules: EngineRules) -> bool:
     return requests.shares_text if rules.prefix_cache is None else rules.prefix_cache
 
 
-def check_requests(requests: RequestTable, rules: EngineRules) -> None:
+def check_requests(requests: RequestTable, pool: Pool) -> None:
     """Refuse requests that the engine could never run, by number."""
+    rules = pool.rules
     limit = requests.output_tokens if requests.output_limit is None else requests.output_limit
-    tokens = requests.input_tokens + requests.output_tokens - 1
+    tokens = requests.input_tokens + (0 if pool.hands_over else requests.output_tokens - 1)
     spare = rules.watermark_blocks
     if rules.family is EngineFamily.SGLANG:
         tokens = requests.input_tokens + limit + rules.block_size
@@ -61,9 +62,8 @@ def check_requests(requests: RequestTable, rules: EngineRules) -> None:
         )
 
 
-def settings_record(
-    requests: RequestTable, rules: EngineRules, step: StepTable, cluster: Cluster, *, skip: bool
-) -> Any:
+def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, skip: bool) -> Any:
+    rules = pool.rules
     cached = uses_cache(requests, rules)
     family = rules.family
     record = np.zeros(1, layout.SETTINGS)[0]
@@ -86,13 +86,17 @@ def settings_record(
         "list_decoded": family is not EngineFamily.SGLANG,
         "mixed": rules.mixed_chunk,
         "prefill_limit": rules.prefill_limit,
-        "window": step.window,
+        "window": pool.step.window,
         "classes": int(_ranks(requests, rules).max()) + 1,
         "skip": skip,
         "shared_text": cached and requests.shares_text,
         "batch_size": rules.slots,
         "router": ROUTER_CODES[cluster.router],
-        "replicas": cluster.replicas,
+        "replicas": pool.replicas,
+        "first_replica": pool.first,
+        "hands_over": pool.hands_over,
+        "takes_over": pool.takes_over,
+        "seed": cluster.seed,
         "pad": family is EngineFamily.STATIC,
         "successors": requests.predecessor is not None,
         "ratio_first": min(1.0, SGLANG_FIRST_RATIO * rules.conservativeness),
@@ -101,7 +105,12 @@ def settings_record(
     values["ratio_least"] = values["ratio_first"] * SGLANG_LEAST_SHARE
     values["ratio_decay"] = (values["ratio_first"] - values["ratio_least"]) / SGLANG_DECAY_STEPS
     looks = cluster.router in (Router.LEAST_OUTSTANDING, Router.POWER_OF_TWO)
-    values["feedback"] = cluster.replicas > 1 and (looks or requests.predecessor is not None)
+    several = pool.replicas > 1 or pool.link is not None
+    values["feedback"] = several and (looks or requests.predecessor is not None or pool.link is not None)
+    if pool.link is not None:
+        values["shared_link"] = pool.link.shared
+        values["token_link_s"] = pool.link.token_s
+        values["link_latency_s"] = pool.link.latency_s
     if requests.prefix_ids is not None:
         values["ids_block"] = _ids_block(requests, rules)
         values["id_count"] = len(np.unique(requests.prefix_ids))
@@ -127,7 +136,7 @@ def _ids_block(requests: RequestTable, rules: EngineRules) -> int:
     return size
 
 
-def request_records(requests: RequestTable, rules: EngineRules, cluster: Cluster) -> Any:
+def request_records(requests: RequestTable, rules: EngineRules) -> Any:
     count = len(requests)
     records = np.zeros(count, layout.REQUEST)
     records["arrival"] = requests.arrival_s
@@ -161,24 +170,55 @@ def request_records(requests: RequestTable, rules: EngineRules, cluster: Cluster
     if requests.prefix_count is not None:
         records["id_count"] = requests.prefix_count
         records["id_start"] = np.concatenate(([0], np.cumsum(requests.prefix_count)[:-1]))
-    if cluster.replicas > 1 and cluster.router in (Router.RANDOM, Router.POWER_OF_TWO):
-        draws = np.random.default_rng(cluster.seed).integers(0, cluster.replicas, size=(count, 2))
-        records["draw_one"], records["draw_two"] = draws[:, 0], draws[:, 1]
     return records
 
 
-def replica_arrays(
-    requests: RequestTable, rules: EngineRules, cluster: Cluster, settings: Any
-) -> layout.Replicas:
-    count = cluster.replicas
+def move_records(requests: RequestTable, *, needed: bool) -> Any:
+    """Where requests stand that travel between pools; a single unused record if none ever does."""
+    moves = np.zeros(len(requests) if needed else 1, layout.MOVE)
+    for name in ("sent", "landed"):
+        moves[name] = -1
+    for name in ("source", "source_slot", "heap", "place"):
+        moves[name] = layout.NONE
+    return moves
+
+
+def all_replicas(requests: RequestTable, pools: tuple[Pool, ...], settings: Any) -> layout.Replicas:
+    """The replicas of all pools, each array as large as the largest pool needs."""
+    parts = [replica_arrays(requests, pool, one) for pool, one in zip(pools, settings, strict=True)]
+    if len(parts) == 1:
+        return parts[0]
+    for number, part in enumerate(parts):
+        part.state["pool"] = number
+    return layout.Replicas(*(_stacked(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _stacked(arrays: tuple[Any, ...]) -> Any:
+    """Arrays one after the other, the smaller ones filled up with what means nothing there."""
+    shape = np.max([array.shape[1:] for array in arrays], axis=0)
+    together = np.zeros((sum(len(array) for array in arrays), *shape.astype(int)), arrays[0].dtype)
+    if together.dtype == layout.BLOCK:
+        for name in ("bucket", "chain_next", "chain_previous"):
+            together[name] = layout.NONE
+    begin = 0
+    for array in arrays:
+        place = (slice(begin, begin + len(array)), *(slice(0, size) for size in array.shape[1:]))
+        together[place] = array
+        begin += len(array)
+    return together
+
+
+def replica_arrays(requests: RequestTable, pool: Pool, settings: Any) -> layout.Replicas:
+    rules = pool.rules
+    count = pool.replicas
     cached = bool(settings["cached"])
     total = len(requests)
     holders = rules.places
-    if rules.family is EngineFamily.NANO_VLLM:
+    if rules.family is EngineFamily.NANO_VLLM or pool.link is not None:
         holders = max(holders, rules.num_blocks)
     holders = min(holders, total) + 2
     state = np.zeros(count, layout.STATE)
-    for name in ("run_head", "run_tail", "free_head", "free_tail", "partial"):
+    for name in ("run_head", "run_tail", "free_head", "free_tail", "partial", "ready_head", "ready_tail"):
         state[name] = layout.NONE
     state["wake"] = layout.NEVER
     state["free"] = rules.num_blocks

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from calc.errors import InputError
 from calc.simulation.kernels import layout
+from calc.simulation.rules import EngineFamily
 from calc.simulation.state import LoadState, load_state, warm_up_end
 from calc.slo import Slo
 
@@ -68,7 +69,8 @@ class Series:
 class PassRecord:
     """One pass of one replica, or a leap over `steps` equal ones; running, waiting and blocks as it left them.
 
-    A static batch is one record for its last decode passes.
+    chunks: (request, prompt tokens) of the pass; decoded: (request, tokens) of those that decoded in it (both only if
+    members were asked for). A static batch is one record for its last decode passes.
     """
 
     replica: int
@@ -80,21 +82,32 @@ class PassRecord:
     running: int
     waiting: int
     used_blocks: int
+    chunks: tuple[tuple[int, int], ...] = ()
+    decoded: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulationResult:
-    """Arrays with one entry a request in the order of the table, and totals over the run."""
+    """Arrays with one entry a request in the order of the table, and totals over the run.
+
+    replica: where it decoded. prefill_replica, sent_s, landed_s: of requests whose text travelled from a prefill pool:
+    where it was computed, when its first byte went and its last one came; -1 and nan for others. spoken_s: a request's own
+    last token; later than that, a static batch only waits for its longest answer.
+    """
 
     arrival_s: Floats
     scheduled_s: Floats
     first_s: Floats
     last_s: Floats
+    spoken_s: Floats
     input_tokens: Ints
     output_tokens: Ints
     cached_tokens: Ints
     preempted: Ints
     replica: Ints
+    prefill_replica: Ints
+    sent_s: Floats
+    landed_s: Floats
     preemptions: int
     steps: int
     passes: int
@@ -129,16 +142,23 @@ class SimulationResult:
         def of(name: str) -> Any:
             return records[name].copy()
 
+        moves = run._runs.moves  # noqa: SLF001 - the same
+        moved = np.broadcast_to(moves["landed"] >= 0, len(records))
+
         return cls(
             arrival_s=records["arrival"].copy(),
             scheduled_s=records["scheduled"].copy(),
             first_s=records["first"].copy(),
             last_s=records["last"].copy(),
+            spoken_s=of("emit" if run.rules.family is EngineFamily.STATIC else "last"),
             input_tokens=of("input"),
             output_tokens=of("output"),
             cached_tokens=of("cached"),
             preempted=of("preemptions"),
             replica=of("replica"),
+            prefill_replica=np.where(moved, moves["source"], -1),
+            sent_s=np.where(moved, moves["sent"], np.nan),
+            landed_s=np.where(moved, moves["landed"], np.nan),
             preemptions=total("preemptions"),
             steps=total("steps"),
             passes=total("passes"),
@@ -174,6 +194,11 @@ class SimulationResult:
     @property
     def e2e_s(self) -> Floats:
         return self.last_s - self.arrival_s
+
+    @property
+    def transfer_s(self) -> Floats:
+        """From the first token to the arrival of the cached text, waiting included; nan where nothing travelled."""
+        return np.asarray(self.landed_s - self.first_s)
 
     @property
     def tpot_s(self) -> Floats:

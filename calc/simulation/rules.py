@@ -55,8 +55,21 @@ FEATURES: dict[str, frozenset[EngineFamily]] = {
     "conservativeness": frozenset({_SGLANG}),
     "batch_size": frozenset({_STATIC}),
     "batch_timeout_s": frozenset({_STATIC}),
+    "prefill_pool": frozenset({_VLLM}),
 }
 """Which family models which setting; any other value than the dataclass's default is refused elsewhere."""
+
+
+def refuse_unmodelled(family: EngineFamily, feature: str, value: object) -> None:
+    """Raise InputError if `feature`, which is set to `value`, is none of the family's."""
+    modelled = FEATURES[feature]
+    if family not in modelled:
+        raise InputError(
+            feature,
+            value,
+            f"the {family} rules do not have it",
+            next_step=f"Leave it out, or choose one of: {', '.join(sorted(modelled))}.",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +127,10 @@ class EngineRules:
 
     def _refuse_unmodelled(self) -> None:
         for field in fields(self):
-            modelled = FEATURES.get(field.name, _EVERY)
             default = None if field.default is MISSING else field.default
-            if self.family not in modelled and getattr(self, field.name) not in (default, False):
-                raise InputError(
-                    field.name,
-                    getattr(self, field.name),
-                    f"the {self.family} rules do not have it",
-                    next_step=f"Leave it out, or choose one of: {', '.join(sorted(modelled))}.",
-                )
+            value = getattr(self, field.name)
+            if field.name in FEATURES and value not in (default, False):
+                refuse_unmodelled(self.family, field.name, value)
 
     def _check_counts(self) -> None:
         for name in (

@@ -10,12 +10,14 @@ from calc.errors import InputError, RidgebeamError
 from calc.simulation.cluster import Cluster
 from calc.simulation.kernels import layout, loops
 from calc.simulation.memory import (
+    all_replicas,
     check_requests,
-    replica_arrays,
+    move_records,
     request_records,
     settings_record,
     uses_cache,
 )
+from calc.simulation.pools import pools_of
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import PassRecord, SimulationResult
 from calc.simulation.rules import EngineFamily, EngineRules
@@ -41,7 +43,8 @@ class Simulation:
     """A run that can stop after any slice and go on. The lock is released while compiled loops run.
 
     skip: jump over equal decode passes; the outcome is the same without, only slower. compiled: False runs the same
-    source as plain Python, for reference. log_passes: how many passes to keep for the schedule's trace.
+    source as plain Python, for reference. log_passes: how many passes to keep for the schedule's trace; log_members:
+    with them who was in each, which costs time in proportion to passes x requests.
     """
 
     def __init__(
@@ -54,23 +57,34 @@ class Simulation:
         skip: bool = True,
         compiled: bool = True,
         log_passes: int = 0,
+        log_members: bool = False,
     ) -> None:
         self.table, self.rules, self.step = requests, rules, step
         self.cluster = cluster or Cluster()
         self.cached = uses_cache(requests, rules)
-        check_requests(requests, rules)
-        settings = settings_record(requests, rules, step, self.cluster, skip=skip)
-        self._requests = request_records(requests, rules, self.cluster)
-        self._replicas = replica_arrays(requests, rules, self.cluster, settings)
-        self._run = layout.Run(settings, np.zeros(1, layout.WORLD)[0], step.record())
+        self.pools = pools_of(rules, step, self.cluster)
+        for pool in self.pools:
+            check_requests(requests, pool)
+        settings = np.array(
+            [settings_record(requests, pool, self.cluster, skip=skip) for pool in self.pools], layout.SETTINGS
+        )
+        self._requests = request_records(requests, rules)
+        self._replicas = all_replicas(requests, self.pools, settings)
+        self._runs = layout.Runs(
+            settings,
+            np.zeros(1, layout.WORLD)[0],
+            np.array([pool.step.record() for pool in self.pools], layout.TABLE),
+            move_records(requests, needed=len(self.pools) > 1),
+        )
         self._loop = _LOOPS[rules.family]
         if compiled:
             from calc.simulation.compiled import compiled as compile_kernel
 
             self._loop = compile_kernel(self._loop)
-        self._log_passes = log_passes
+        self._log_passes, self._log_members = log_passes, log_members
+        self._generated = np.zeros(len(requests), np.int64)
         self._log: list[PassRecord] = []
-        self._passes_seen = np.zeros(self.cluster.replicas, np.int64)
+        self._passes_seen = np.zeros(len(self._replicas.state), np.int64)
         self.done = False
 
     def _keep_pass(self) -> None:
@@ -79,6 +93,7 @@ class Simulation:
         for replica in np.flatnonzero(state["passes"] != self._passes_seen):
             one = state[replica]
             self._passes_seen[replica] = one["passes"]
+            chunks, decoded = self._members(int(replica)) if self._log_members else ((), ())
             self._log.append(
                 PassRecord(
                     replica=int(replica),
@@ -89,21 +104,42 @@ class Simulation:
                     decoding=int(one["pass_decoding"]),
                     running=int(one["running"]),
                     waiting=int(one["waiting"]),
-                    used_blocks=int(self.rules.num_blocks - one["free"]),
+                    used_blocks=int(self.pools[one["pool"]].rules.num_blocks - one["free"]),
+                    chunks=chunks,
+                    decoded=decoded,
                 )
             )
+
+    def _members(self, replica: int) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+        """Who was in the last pass of a replica: (request, prompt tokens), and (request, tokens) of who decoded."""
+        lists = self._replicas.lists[replica]
+        count = int(self._replicas.state["pass_chunks"][replica])
+        prompts = lists[layout.CHUNK_REQUEST, :count].tolist()
+        tokens = lists[layout.CHUNK_TOKENS, :count].tolist()
+        records = self._requests
+        on = np.maximum(records["replica"], 0)
+        decoding = records["output"] - (records["due"] - self._replicas.state["tick"][on])
+        before = records["target"] - records["input"]
+        told = {layout.DECODE: decoding, layout.DONE: records["output"], layout.PARKED: records["due"]}
+        told[layout.MOVING] = np.maximum(before, records["first"] >= 0)
+        generated = np.select([records["state"] == state for state in told], list(told.values()), before)
+        more = generated - self._generated
+        grown = np.flatnonzero((more > 0) & (records["replica"] == replica))
+        self._generated = np.maximum(generated, self._generated)
+        decoded = tuple((int(i), int(more[i])) for i in grown if i not in prompts)
+        return tuple(zip(prompts, tokens, strict=True)), decoded
 
     @property
     def progress(self) -> float:
         """Share of the requests that have finished."""
-        return float(self._run.world["done"]) / len(self.table)
+        return float(self._runs.world["done"]) / len(self.table)
 
     def advance(self, passes: int = DEFAULT_SLICE) -> bool:
         """Run up to `passes` passes; True when all requests have finished."""
         if not self.done and self._log_passes > len(self._log):
             passes = 1
         if not self.done:
-            outcome = self._loop(self._requests, self._replicas, self._run, passes)
+            outcome = self._loop(self._requests, self._replicas, self._runs, passes)
             if outcome < 0:
                 raise RuntimeError(
                     "a replica has requests but can run none of them: the scheduling rules are broken"
@@ -138,11 +174,19 @@ def simulate(
     skip: bool = True,
     compiled: bool = True,
     log_passes: int = 0,
+    log_members: bool = False,
     progress: Callable[[float], bool] | None = None,
 ) -> SimulationResult:
     """Run to the end. `progress` is told the share done after each slice; if it returns False, `Cancelled` is raised."""
     run = Simulation(
-        requests, rules, step, cluster=cluster, skip=skip, compiled=compiled, log_passes=log_passes
+        requests,
+        rules,
+        step,
+        cluster=cluster,
+        skip=skip,
+        compiled=compiled,
+        log_passes=log_passes,
+        log_members=log_members,
     )
     while not run.advance():
         if progress is not None and not progress(run.progress):

@@ -12,14 +12,9 @@ from calc.simulation.kernels.layout import (
     Run,
     inlined,
 )
-from calc.simulation.kernels.passes import (
-    add_chunk,
-)
-from calc.simulation.kernels.sequences import (
-    leave_waiting,
-    start_running,
-    waiting_first,
-)
+from calc.simulation.kernels.passes import add_chunk
+from calc.simulation.kernels.sequences import leave_waiting, start_running, waiting_first
+from calc.simulation.kernels.transfer import is_remote, join_ready, remote_need, send
 
 
 @inlined
@@ -40,6 +35,10 @@ def admission(
     size = int(settings["block_size"])
     target = int(requests[request]["target"])
     hits, revived = count_hits(requests, replica, settings, request)
+    if is_remote(requests, settings, request):
+        new = remote_need(requests, settings, request, hits)
+        fits = new + revived <= free - int(settings["watermark"])
+        return (target, hits, new) if fits else (0, 0, 0)
     chunk = first_chunk(requests, settings, request, hits * size, budget)
     if not settings["chunked"] and chunk < target - hits * size:
         return 0, 0, 0
@@ -63,12 +62,16 @@ def admit(requests: Requests, replica: Replica, run: Run, chunks: int, budget: i
     state = replica.state[0]
     size = int(settings["block_size"])
     attention = 0.0
-    while state["waiting"] > 0:
+    budget = join_ready(requests, replica, run, budget)
+    while state["waiting"] > 0 and state["ready"] == 0:
         request = waiting_first(replica, settings)
         chunk, hits, new = admission(requests, replica, settings, request, budget, int(state["free"]))
         if chunk == 0:
             break
         leave_waiting(requests, replica, settings, request)
+        if is_remote(requests, settings, request):
+            send(requests, replica, run, request, hits, new)
+            continue
         start_running(requests, replica, request, float(state["now"]))
         claim_hits(requests, replica, settings, request, hits)
         take_blocks(requests, replica, settings, request, new)
@@ -78,6 +81,18 @@ def admit(requests: Requests, replica: Replica, run: Run, chunks: int, budget: i
         chunks += 1
         budget -= chunk
     return chunks, attention
+
+
+@inlined
+def may_admit(requests: Requests, replica: Replica, settings: Record, budget: int, free: int) -> bool:
+    """Whether the next pass, with this budget and these blocks, would admit somebody who waits."""
+    state = replica.state[0]
+    if state["ready"] > 0:
+        return bool(budget > 0 and state["running"] < settings["max_seqs"])
+    if state["waiting"] == 0:
+        return False
+    first = waiting_first(replica, settings)
+    return admission(requests, replica, settings, first, budget, free)[0] > 0
 
 
 @inlined

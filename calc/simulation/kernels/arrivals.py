@@ -6,6 +6,7 @@ time or later. So a router sees every replica as it stands when the request arri
 
 from __future__ import annotations
 
+from calc.simulation.kernels.draws import ROUTE_ONE, ROUTE_TWO, pick
 from calc.simulation.kernels.heap import heap_remove
 from calc.simulation.kernels.layout import (
     LEAST_OUTSTANDING,
@@ -17,15 +18,17 @@ from calc.simulation.kernels.layout import (
     Replicas,
     Requests,
     Run,
+    Runs,
     inlined,
     row,
 )
 from calc.simulation.kernels.sequences import wait_last
 from calc.simulation.kernels.static import static_wake
+from calc.simulation.kernels.transfer import let_go, make_ready, next_event_s, next_landed, rouse
 
 
 @inlined
-def next_given(requests: Requests, run: Run) -> int:
+def next_given(requests: Requests, run: Runs) -> int:
     """The next request with a given arrival time, or NONE."""
     place = int(run.world["arrived"])
     while place < len(requests) and requests[place]["follows"]:
@@ -35,7 +38,7 @@ def next_given(requests: Requests, run: Run) -> int:
 
 
 @inlined
-def next_arrival(requests: Requests, run: Run) -> tuple[int, bool]:
+def next_arrival(requests: Requests, run: Runs) -> tuple[int, bool]:
     """(request that arrives next or NONE, whether it follows another one)."""
     given = next_given(requests, run)
     if run.world["heap"] > 0:
@@ -48,33 +51,36 @@ def next_arrival(requests: Requests, run: Run) -> tuple[int, bool]:
 def outstanding(replica: Replica, now_s: float) -> int:
     """Requests that a replica holds at `now_s`: those that finish in the pass in flight are among them."""
     state = replica.state[0]
-    count = int(state["waiting"] + state["running"])
+    count = int(state["waiting"] + state["running"] + state["ready"] + state["arriving"])
     if state["now"] > now_s:
         count += int(state["last_finished"])
     return count
 
 
-def choose_replica(requests: Requests, replicas: Replicas, run: Run, request: int) -> int:
-    """The replica that gets a request."""
-    count = int(run.settings["replicas"])
-    router = int(run.settings["router"])
+def choose_replica(replicas: Replicas, run: Run, request: int, now_s: float) -> int:
+    """The replica of a pool, whose `run` is given, that gets a request at `now_s`."""
+    settings = run.settings
+    count = int(settings["replicas"])
+    router = int(settings["router"])
+    base = int(settings["first_replica"])
     if count == 1:
-        return 0
+        return base
     if router == ROUND_ROBIN:
-        turn = int(run.world["robin"])
-        run.world["robin"] = (turn + 1) % count
-        return turn
-    first = int(requests[request]["draw_one"])
-    if router == RANDOM:
-        return first
-    now_s = float(requests[request]["arrival"])
+        pool = int(settings["takes_over"])
+        turn = int(run.world["robin"][pool])
+        run.world["robin"][pool] = (turn + 1) % count
+        return base + turn
     if router == LEAST_OUTSTANDING:
-        best = 0
-        for k in range(1, count):
+        best = base
+        for k in range(base + 1, base + count):
             if outstanding(row(replicas, k), now_s) < outstanding(row(replicas, best), now_s):
                 best = k
         return best
-    second = int(requests[request]["draw_two"])
+    seed = int(settings["seed"])
+    first = base + pick(seed, ROUTE_ONE, request, count)
+    if router == RANDOM:
+        return first
+    second = base + pick(seed, ROUTE_TWO, request, count)
     if outstanding(row(replicas, second), now_s) < outstanding(row(replicas, first), now_s):
         return second
     return first
@@ -88,17 +94,58 @@ def hand_out(requests: Requests, replicas: Replicas, run: Run, request: int, fol
         world["heap"] -= 1
     else:
         world["arrived"] += 1
-    chosen = choose_replica(requests, replicas, run, request)
+    now_s = float(requests[request]["arrival"])
+    chosen = choose_replica(replicas, run, request, now_s)
     requests[request]["replica"] = chosen
     replica = row(replicas, chosen)
     state = replica.state[0]
-    if state["waiting"] + state["running"] == 0 or run.settings["pad"]:
-        state["now"] = max(float(state["now"]), float(requests[request]["arrival"]))
+    if state["wake"] >= NEVER or run.settings["pad"]:
+        state["now"] = max(float(state["now"]), now_s)
     wait_last(requests, replica, run.settings, request)
     if run.settings["pad"]:
         static_wake(requests, replica, run.settings, False)
     else:
         state["wake"] = state["now"]
+
+
+def settle(requests: Requests, replicas: Replicas, runs: Runs) -> None:
+    """Let a request on its way arrive: in the queue of a decode replica, or with its text."""
+    decoding = Run(runs.settings[1], runs.world, runs.table[1], runs.moves)
+    request = next_landed(decoding)
+    move = runs.moves[request]
+    if move["landed"] < 0:
+        chosen = choose_replica(replicas, decoding, request, float(move["event"]))
+        requests[request]["replica"] = chosen
+        replica = row(replicas, chosen)
+        wait_last(requests, replica, decoding.settings, request)
+        rouse(replica, float(move["event"]))
+    else:
+        let_go(
+            row(replicas, int(move["source"])),
+            Run(runs.settings[0], runs.world, runs.table[0], runs.moves),
+            request,
+        )
+        make_ready(requests, row(replicas, int(requests[request]["replica"])), decoding, request)
+
+
+def horizon(replicas: Replicas, runs: Runs, chosen: int, soonest_s: float) -> float:
+    """Until when nothing can reach the replica `chosen` from outside; `soonest_s` is the next arrival or landing.
+
+    In a closed loop any pass of another replica may bring an arrival. In a decode pool only passes of prefill
+    replicas bring requests; those of other decode replicas can matter if a prefill replica waits for them.
+    """
+    settings = runs.settings[0]
+    any_matters = bool(settings["successors"])
+    if settings["hands_over"]:
+        for k in range(settings["replicas"]):
+            one = replicas.state[k]
+            any_matters = any_matters or (one["wake"] >= NEVER and one["waiting"] > 0)
+    elif not any_matters:
+        return soonest_s
+    for k in range(len(replicas.state)):
+        if k != chosen and (any_matters or replicas.state[k]["pool"] == 0):
+            soonest_s = min(soonest_s, float(replicas.state[k]["wake"]))
+    return soonest_s
 
 
 def flush_waiting(requests: Requests, replicas: Replicas, run: Run) -> int:
@@ -111,24 +158,24 @@ def flush_waiting(requests: Requests, replicas: Replicas, run: Run) -> int:
     return NONE
 
 
-def next_move(requests: Requests, replicas: Replicas, run: Run) -> tuple[int, float]:
+def next_move(requests: Requests, replicas: Replicas, runs: Runs) -> tuple[int, float]:
     """(replica that moves next, time at which something else may happen); (NONE, ...) when all is done."""
-    settings = run.settings
+    first_pool = Run(runs.settings[0], runs.world, runs.table[0], runs.moves)
     while True:
-        request, follows = next_arrival(requests, run)
+        request, follows = next_arrival(requests, runs)
         arrival_s = float(requests[request]["arrival"]) if request != NONE else NEVER
+        event_s = next_event_s(first_pool)
         chosen = NONE
-        first_s = arrival_s
-        second_s = NEVER
-        for k in range(settings["replicas"]):
+        first_s = soonest_s = min(arrival_s, event_s)
+        for k in range(len(replicas.state)):
             wake_s = float(replicas.state[k]["wake"])
             if wake_s < first_s:
-                second_s = first_s if chosen != NONE else NEVER
                 chosen, first_s = k, wake_s
-            else:
-                second_s = min(second_s, wake_s)
         if chosen != NONE:
-            return chosen, min(arrival_s, second_s) if settings["successors"] else arrival_s
-        if request == NONE:
-            return flush_waiting(requests, replicas, run), NEVER
-        hand_out(requests, replicas, run, request, follows)
+            return chosen, horizon(replicas, runs, chosen, soonest_s)
+        if event_s < NEVER and event_s <= arrival_s:
+            settle(requests, replicas, runs)
+        elif request == NONE:
+            return flush_waiting(requests, replicas, first_pool), NEVER
+        else:
+            hand_out(requests, replicas, first_pool, request, follows)

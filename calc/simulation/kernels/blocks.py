@@ -132,18 +132,23 @@ def holding(requests: Requests, replica: Replica, settings: Record, request: int
 
 def give_back(requests: Requests, replica: Replica, settings: Record, request: int) -> None:
     """Let all blocks of a request go, its tail first in line for reuse."""
+    held = holding(requests, replica, settings, request)
+    release(replica, settings, int(requests[request]["slot"]), held)
+    requests[request]["slot"] = NONE
+    requests[request]["held"] = 0
+
+
+def release(replica: Replica, settings: Record, slot: int, held: int) -> None:
+    """Let `held` blocks go, those of row `slot` of the block table where blocks are named."""
     state = replica.state[0]
     if settings["cached"]:
-        slot = int(requests[request]["slot"])
         table = slot * int(settings["table_width"])
-        for i in range(int(requests[request]["held"]) - 1, -1, -1):
+        for i in range(held - 1, -1, -1):
             drop_block(replica, int(replica.texts[table + i]))
         replica.lists[FREE_SLOTS, state["free_slots"]] = slot
         state["free_slots"] += 1
-        requests[request]["slot"] = NONE
     else:
-        state["free"] += holding(requests, replica, settings, request)
-    requests[request]["held"] = 0
+        state["free"] += held
 
 
 def count_hits(requests: Requests, replica: Replica, settings: Record, request: int) -> tuple[int, int]:
@@ -183,7 +188,7 @@ def claim_hits(requests: Requests, replica: Replica, settings: Record, request: 
         replica.texts[slot * settings["table_width"] + i] = block
     requests[request]["held"] = hits
     state["peak_blocks"] = max(state["peak_blocks"], settings["num_blocks"] - state["free"])
-    if requests[request]["preemptions"] == 0:
+    if requests[request]["preemptions"] == 0 and not settings["takes_over"]:
         requests[request]["cached"] = hits * settings["block_size"]
         state["hit_blocks"] += hits
         state["looked_up_blocks"] += ceil_div(int(requests[request]["target"]), int(settings["block_size"]))

@@ -108,7 +108,13 @@ def widen_series(series: Array, state: Record) -> None:
 
 
 def record_pass(
-    replica: Replica, start_s: float, steps: int, prefill_tokens: int, decoding: int, used: float
+    replica: Replica,
+    start_s: float,
+    steps: int,
+    prefill_tokens: int,
+    decoding: int,
+    used: float,
+    chunks: int,
 ) -> None:
     """Add one pass (or a leap of equal ones) that ends now to the series and the counters."""
     state = replica.state[0]
@@ -144,6 +150,7 @@ def record_pass(
     state["pass_steps"] = steps
     state["pass_prefill"] = prefill_tokens
     state["pass_decoding"] = decoding
+    state["pass_chunks"] = chunks
 
 
 @inlined

@@ -20,7 +20,7 @@ NONE = -1
 NEVER = 1e300  # a time that does not come
 
 # States of a request
-FUTURE, WAITING, PREFILL, DECODE, PARKED, DONE = 0, 1, 2, 3, 4, 5
+FUTURE, WAITING, PREFILL, DECODE, PARKED, DONE, MOVING = 0, 1, 2, 3, 4, 5, 6
 
 # Routers
 ROUND_ROBIN, RANDOM, LEAST_OUTSTANDING, POWER_OF_TWO = 0, 1, 2, 3
@@ -87,8 +87,6 @@ REQUEST = np.dtype(
         ("reserve", np.int32),  # blocks that a reserving engine sets aside
         ("successor", np.int32),  # request that comes after this one
         ("stream", np.int32),  # whose text it continues: names its generated blocks
-        ("draw_one", np.int32),  # replicas drawn at random for the router
-        ("draw_two", np.int32),
         ("computed", np.int32),  # tokens whose keys and values are cached, while it is not decoding
         ("target", np.int32),  # tokens to compute before its next token: prompt and tokens so far
         ("held", np.int32),  # blocks
@@ -105,6 +103,20 @@ REQUEST = np.dtype(
         ("cached", np.int32),  # prompt tokens that the prefix cache held at first admission
         ("follows", np.int8),  # 1: arrives after a predecessor, not at a given time
         ("state", np.int8),
+    ],
+    align=True,
+)
+
+MOVE = np.dtype(
+    [
+        ("event", np.float64),  # s, when it arrives at its next pool, or its cached text has arrived there
+        ("sent", np.float64),  # s, when its first byte goes out
+        ("landed", np.float64),  # s, when its last byte is there; below zero before it was sent
+        ("source", np.int32),  # replica that computed its prompt
+        ("source_slot", np.int32),  # what it still holds there
+        ("source_held", np.int32),
+        ("heap", np.int32),  # the heap of requests by their next event, by place
+        ("place", np.int32),
     ],
     align=True,
 )
@@ -127,6 +139,7 @@ STATE = np.dtype(
         (name, np.float64)
         for name in (
             "now", "wake", "last_emit", "busy_s", "gap_sum_s", "longest_gap_s", "series_width_s", "ratio_base", "pass_start_s",
+            "link_free_s",
         )
     ]
     + [
@@ -137,7 +150,7 @@ STATE = np.dtype(
             "free", "free_head", "free_tail", "free_slots", "last_finished", "finished", "blocked", "ratio_steps",
             "steps", "passes", "preemptions", "prefill_tokens", "decode_tokens", "slot_steps", "useful_slots",
             "mixed_steps", "gap_count", "pass_steps", "pass_prefill", "pass_decoding", "looked_up_blocks", "hit_blocks", "peak_blocks",
-            "peak_running",
+            "peak_running", "pool", "ready", "ready_head", "ready_tail", "arriving", "owed", "pass_chunks",
         )
     ]
     + [
@@ -157,14 +170,23 @@ SETTINGS = np.dtype(
             "reserve_prompt", "reserve_all", "spare", "admit_after_preemption", "by_priority", "cached",
             "register_late", "list_decoded", "mixed", "prefill_limit", "window", "classes", "skip", "feedback",
             "shared_text", "id_count", "key_width", "ids_block", "batch_size", "router", "replicas", "pad",
-            "successors", "table_width", "ids_at",
+            "successors", "table_width", "ids_at", "hands_over", "takes_over", "first_replica", "seed", "shared_link",
         )
     ]
-    + [(name, np.float64) for name in ("ratio_first", "ratio_least", "ratio_decay", "batch_timeout_s")],
+    + [
+        (name, np.float64)
+        for name in (
+            "ratio_first", "ratio_least", "ratio_decay", "batch_timeout_s", "token_link_s", "link_latency_s",
+        )
+    ],
     align=True,
 )  # fmt: skip
 
-WORLD = np.dtype([(name, np.int64) for name in ("arrived", "heap", "done", "robin", "stuck")], align=True)
+WORLD = np.dtype(
+    [(name, np.int64) for name in ("arrived", "heap", "done", "stuck", "events")]
+    + [("robin", np.int64, (2,)), ("link_free_s", np.float64)],
+    align=True,
+)
 
 TABLE = np.dtype(
     [
@@ -191,11 +213,21 @@ class Replica(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What replicas share: settings, step time, and who has arrived."""
+    """What the replicas of a pool share: settings, step time, who has arrived, and what is on its way."""
 
     settings: Record
     world: Record
     table: Record
+    moves: Array  # one MOVE a request, or a single one if nothing ever moves
+
+
+class Runs(NamedTuple):
+    """The same for all pools: settings and step time have a leading axis over them."""
+
+    settings: Array
+    world: Record
+    table: Array
+    moves: Array
 
 
 class Replicas(NamedTuple):

@@ -12,7 +12,7 @@ block must remain for any decode); Yu et al., Orca, OSDI 2022 (whole prompts, bl
 
 from __future__ import annotations
 
-from calc.simulation.kernels.admission import admission, admit, first_chunk, give_chunk_blocks
+from calc.simulation.kernels.admission import admit, first_chunk, give_chunk_blocks, may_admit
 from calc.simulation.kernels.blocks import ceil_div
 from calc.simulation.kernels.layout import (
     NEVER,
@@ -30,9 +30,6 @@ from calc.simulation.kernels.passes import (
     leap,
 )
 from calc.simulation.kernels.pressure import pressed_pass
-from calc.simulation.kernels.sequences import (
-    waiting_first,
-)
 
 
 def plan_running(requests: Requests, replica: Replica, settings: Record) -> tuple[bool, int, float, int]:
@@ -76,13 +73,10 @@ def mixed_pass(requests: Requests, replica: Replica, run: Run, limit_s: float) -
     settings = run.settings
     state = replica.state[0]
     if settings["skip"] and state["decoding"] > 0 and state["prefilling"] == 0 and state["late"] == 0:
-        blocked = state["waiting"] > 0
-        if blocked:
-            free = int(state["free"]) - crossing_need(replica, settings, 1)
-            budget = int(settings["budget"]) - int(state["decoding"])
-            first = waiting_first(replica, settings)
-            blocked = admission(requests, replica, settings, first, budget, free)[0] == 0
-        if blocked or state["waiting"] == 0:
+        blocked = state["waiting"] + state["ready"] > 0
+        free = int(state["free"]) - crossing_need(replica, settings, 1) if blocked else 0
+        budget = int(settings["budget"]) - int(state["decoding"])
+        if not (blocked and may_admit(requests, replica, settings, budget, free)):
             full = state["running"] >= settings["max_seqs"]
             open_to_arrivals = settings["feedback"] or settings["by_priority"] or not (blocked or full)
             if leap(requests, replica, run, limit_s if open_to_arrivals else NEVER) > 0:
@@ -90,6 +84,9 @@ def mixed_pass(requests: Requests, replica: Replica, run: Run, limit_s: float) -
     planned, chunks, attention, budget = plan_running(requests, replica, settings)
     if planned:
         chunks, more = admit(requests, replica, run, chunks, budget)
+        if state["running"] == 0 and state["arriving"] + state["owed"] > 0:
+            state["wake"] = NEVER  # until a text has arrived, here or from here
+            return
         end_pass(requests, replica, run, chunks, attention + more, True, int(settings["max_seqs"]))
     else:
         pressed_pass(requests, replica, run)

@@ -9,15 +9,9 @@ from __future__ import annotations
 
 from calc.simulation.kernels.blocks import ceil_div, claim_hits, count_hits, take_blocks
 from calc.simulation.kernels.layout import NEVER, NONE, Replica, Requests, Run
+from calc.simulation.kernels.leaving import preempt, unpark
 from calc.simulation.kernels.passes import add_chunk, crossing_need, end_pass, give_crossing_blocks, leap
-from calc.simulation.kernels.sequences import (
-    leave_waiting,
-    preempt,
-    start_running,
-    unpark,
-    wait_again,
-    waiting_first,
-)
+from calc.simulation.kernels.sequences import leave_waiting, start_running, wait_again, waiting_first
 
 
 def open_prompt(requests: Requests, replica: Replica, run: Run, request: int) -> bool:

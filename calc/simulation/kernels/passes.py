@@ -28,7 +28,8 @@ from calc.simulation.kernels.layout import (
     Run,
     inlined,
 )
-from calc.simulation.kernels.sequences import complete_prefill, drop_prefilling, finish_due, next_wake
+from calc.simulation.kernels.leaving import complete_prefill, finish_due, next_wake
+from calc.simulation.kernels.sequences import drop_prefilling
 
 
 @inlined
@@ -159,7 +160,7 @@ def end_pass(
     state["now"] = start_s + seconds
     state["last_finished"] = 0
     used = float(run.settings["num_blocks"] - state["free"])
-    record_pass(replica, start_s, 1, prefill_tokens, decoding, used)
+    record_pass(replica, start_s, 1, prefill_tokens, decoding, used, chunks)
     if decoding:
         count_first_gaps(replica, float(state["now"]), decoding)
         state["last_emit"] = state["now"]
@@ -228,7 +229,7 @@ def leap(requests: Requests, replica: Replica, run: Run, cut_s: float) -> int:
     state["now"] = start_s + leap_seconds(first_s, growth_s, steps)
     state["last_emit"] = state["now"]
     state["last_finished"] = 0
-    record_pass(replica, start_s, steps, 0, decoding, used)
+    record_pass(replica, start_s, steps, 0, decoding, used, 0)
     advance_decoding(requests, replica, settings, steps, 0, 0)
     finish_due(requests, replica, run)
     next_wake(replica)

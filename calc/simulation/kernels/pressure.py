@@ -21,6 +21,7 @@ from calc.simulation.kernels.layout import (
     Requests,
     Run,
 )
+from calc.simulation.kernels.leaving import finish_due, next_wake, preempt
 from calc.simulation.kernels.passes import (
     add_chunk,
     advance_decoding,
@@ -31,11 +32,8 @@ from calc.simulation.kernels.passes import (
 from calc.simulation.kernels.sequences import (
     earlier,
     enter_crossing,
-    finish_due,
     last_token_s,
     leave_crossing,
-    next_wake,
-    preempt,
     wait_again,
 )
 
@@ -249,7 +247,7 @@ def pressed_pass(requests: Requests, replica: Replica, run: Run) -> None:
     state["last_finished"] = 0
     used = float(settings["num_blocks"] - state["free"])
     state["peak_blocks"] = max(state["peak_blocks"], settings["num_blocks"] - state["free"])
-    record_pass(replica, start_s, 1, prefill_tokens, decoding, used)
+    record_pass(replica, start_s, 1, prefill_tokens, decoding, used, chunks)
     end_pressed_pass(requests, replica, run, chunks, held, held_below)
 
 

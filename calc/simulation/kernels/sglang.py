@@ -21,14 +21,9 @@ from calc.simulation.kernels.layout import (
     Requests,
     Run,
 )
+from calc.simulation.kernels.leaving import preempt
 from calc.simulation.kernels.passes import add_chunk, crossing_need, end_pass, give_crossing_blocks, leap
-from calc.simulation.kernels.sequences import (
-    leave_waiting,
-    preempt,
-    start_running,
-    wait_last,
-    waiting_first,
-)
+from calc.simulation.kernels.sequences import leave_waiting, start_running, wait_last, waiting_first
 
 
 def generated_tokens(requests: Requests, replica: Replica, request: int) -> int:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from calc.simulation.kernels.blocks import ceil_div
 from calc.simulation.kernels.clock import add_growing_gaps, leap_seconds, record_pass, step_seconds
-from calc.simulation.kernels.layout import CHUNK_REQUEST, NEVER, Record, Replica, Requests, Run
-from calc.simulation.kernels.sequences import finish, leave_waiting, start_running, waiting_first
+from calc.simulation.kernels.layout import CHUNK_REQUEST, CHUNK_TOKENS, NEVER, Record, Replica, Requests, Run
+from calc.simulation.kernels.leaving import finish
+from calc.simulation.kernels.sequences import leave_waiting, start_running, waiting_first
 
 
 def static_wake(requests: Requests, replica: Replica, settings: Record, flush: bool) -> None:
@@ -58,10 +59,13 @@ def decode_together(
     growth_s = float(slots * run.table["kv_s"] + below * run.table["window_s"])
     start_s = float(state["now"])
     state["now"] = start_s + leap_seconds(first_s, growth_s, steps)
-    record_pass(replica, start_s, steps, 0, slots, float(settings["num_blocks"] - state["free"]))
+    record_pass(replica, start_s, steps, 0, slots, float(settings["num_blocks"] - state["free"]), slots)
     for i in range(slots):
-        answer = int(requests[replica.lists[CHUNK_REQUEST, i]]["output"])
-        add_growing_gaps(replica, first_s, growth_s, min(steps, answer - 1 - begin), 1)
+        request = int(replica.lists[CHUNK_REQUEST, i])
+        own = min(steps, int(requests[request]["output"]) - 1 - begin)
+        add_growing_gaps(replica, first_s, growth_s, own, 1)
+        if own > 0:
+            requests[request]["emit"] = start_s + leap_seconds(first_s, growth_s, own)
 
 
 def static_pass(requests: Requests, replica: Replica, run: Run) -> None:
@@ -76,10 +80,12 @@ def static_pass(requests: Requests, replica: Replica, run: Run) -> None:
     state["last_finished"] = 0
     state["now"] = start_s + step_seconds(run.table, slots * prompt, slots * prompt * (0.5 * prompt), 0, 0, 0)
     used = float(settings["num_blocks"] - state["free"])
-    record_pass(replica, start_s, 1, slots * prompt, 0, used)
+    record_pass(replica, start_s, 1, slots * prompt, 0, used, slots)
     for i in range(slots):
         request = int(replica.lists[CHUNK_REQUEST, i])
         requests[request]["first"] = state["now"]
+        requests[request]["emit"] = state["now"]
+        replica.lists[CHUNK_TOKENS, i] = prompt
         state["useful_slots"] += int(requests[request]["output"])
     state["slot_steps"] += slots * answer
     done = 0

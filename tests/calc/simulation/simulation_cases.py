@@ -3,6 +3,7 @@
 import numpy as np
 
 from calc.simulation.cluster import Cluster, Router
+from calc.simulation.disaggregation import Link, PrefillPool
 from calc.simulation.requests import RequestTable
 from calc.simulation.rules import EngineFamily, Policy, engine_rules
 from calc.simulation.step_table import StepTable
@@ -108,4 +109,22 @@ def random_rules(draw, family, requests, *, cached=False):
 def random_cluster(draw):
     return Cluster(
         replicas=int(draw.integers(2, 4)), router=draw.choice(list(Router)), seed=int(draw.integers(100))
+    )
+
+
+def random_disaggregation(draw):
+    """Two pools of one to three replicas, and a link that is sometimes the narrowest part."""
+    link = Link(
+        kv_bytes_per_token=1.0,
+        bandwidth_bytes_per_s=float(draw.choice([300.0, 5e3, 1e6])),
+        latency_s=float(draw.choice([0.0, 0.03])),
+        shared=bool(draw.random() < 0.5),
+    )
+    return Cluster(
+        replicas=int(draw.integers(1, 4)),
+        router=draw.choice(list(Router)),
+        seed=int(draw.integers(100)),
+        prefill=PrefillPool(
+            replicas=int(draw.integers(1, 4)), link=link, step=draw.choice([None, AFFINE.scaled(0.5)])
+        ),
     )

@@ -2,14 +2,25 @@
 
 import numpy as np
 import pytest
-from simulation_cases import AFFINE, CURVED, FAMILIES, random_cluster, random_requests, random_rules
+from simulation_cases import (
+    AFFINE,
+    CURVED,
+    FAMILIES,
+    random_cluster,
+    random_disaggregation,
+    random_requests,
+    random_rules,
+)
 
 from calc.simulation.kernels import layout
-from calc.simulation.rules import EngineFamily
+from calc.simulation.rules import FEATURES, EngineFamily
 from calc.simulation.run import Simulation
 
 CACHING = (EngineFamily.VLLM, EngineFamily.SGLANG, EngineFamily.NANO_VLLM)
-VARIANTS = ("plain", "windowed", "followers", "replicas", "stream", "ids", "followers on replicas")
+VARIANTS = (
+    "plain", "windowed", "followers", "replicas", "stream", "ids", "followers on replicas",
+    "pools", "pools and followers", "pools and ids",
+)  # fmt: skip
 
 
 def run_to_end(requests, rules, step, **how):
@@ -21,10 +32,12 @@ def run_to_end(requests, rules, step, **how):
 
 def situation(family, variant, seed):
     draw = np.random.default_rng([seed, FAMILIES.index(family), VARIANTS.index(variant)])
-    texts = variant if variant in ("stream", "ids") else None
+    texts = next((text for text in ("stream", "ids") if text in variant), None)
     requests = random_requests(draw, followers="followers" in variant, texts=texts)
     rules = random_rules(draw, family, requests, cached=texts is not None or draw.random() < 0.2)
     cluster = random_cluster(draw) if "replicas" in variant else None
+    if "pools" in variant:
+        cluster = random_disaggregation(draw)
     return requests, rules, CURVED if variant == "windowed" else AFFINE, cluster
 
 
@@ -40,10 +53,14 @@ def check_ledger(run, result):
         "kv_tokens",
         "window_tokens",
         "heap",
+        "ready",
+        "arriving",
+        "owed",
     ):
         assert not state[name].any(), name
     assert not state["below_window"].any()
     assert (state["free"] == run.rules.num_blocks).all()
+    assert run._runs.world["events"] == 0
     assert not run._replicas.lists[:, layout.CROSSING].any()
     if run.cached:
         assert not run._replicas.blocks["holders"].any()
@@ -65,6 +82,10 @@ def check_times(requests, result):
     assert (result.last_s >= result.first_s).all()
     several = result.output_tokens > 1
     assert (result.last_s > result.first_s)[several].all()
+    travelled = result.prefill_replica >= 0
+    assert (result.sent_s >= result.first_s)[travelled].all()
+    assert (result.landed_s >= result.sent_s)[travelled].all()
+    assert (result.last_s > result.landed_s)[travelled].all()
     if requests.predecessor is not None:
         follows = requests.predecessor >= 0
         before = result.last_s[requests.predecessor[follows]]
@@ -95,7 +116,14 @@ def check_same(result, other, *, seed):
 
 
 def variants_of(family):
-    return [v for v in VARIANTS if v not in ("stream", "ids") or family in CACHING]
+    """Those that the family models."""
+    cached = ("stream", "ids")
+    pooled = ("pools", "pools and followers", "pools and ids")
+    return [
+        v
+        for v in VARIANTS
+        if (v not in cached or family in CACHING) and (v not in pooled or family in FEATURES["prefill_pool"])
+    ]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,0 +1,147 @@
+"""Requests whose cached text travels: from a prefill pool to a decode pool over a link.
+
+A prefill replica computes a prompt, and its last step gives the first token. Its blocks stay there, and the request
+queues at a decode replica. When that has blocks for the whole text, and room for the next token, the transfer takes its
+place on the link, first come first served. When it has landed, the blocks on the prefill side are free, and the request
+decodes from the next pass on in which there is a place. So a full decode pool fills the prefill pool, and stops it.
+
+A decode replica that preempts computes the text anew by itself, as engines do.
+"""
+
+from __future__ import annotations
+
+from calc.simulation.kernels.blocks import ceil_div, claim_hits, holding, list_blocks, release, take_blocks
+from calc.simulation.kernels.heap import heap_push, heap_remove
+from calc.simulation.kernels.layout import (
+    MOVING,
+    NEVER,
+    NONE,
+    Record,
+    Replica,
+    Requests,
+    Run,
+    inlined,
+)
+from calc.simulation.kernels.sequences import enter_decoding, leave_running, start_running
+
+
+@inlined
+def next_event_s(run: Run) -> float:
+    """When the next request on its way arrives somewhere."""
+    if run.world["events"] == 0:
+        return NEVER
+    return float(run.moves[run.moves[0]["heap"]]["event"])
+
+
+def expect(run: Run, request: int, event_s: float) -> None:
+    """Note when a request on its way will arrive."""
+    run.moves[request]["event"] = event_s
+    heap_push(run.moves["heap"], run.world["events"], request, run.moves["event"], run.moves["place"])
+    run.world["events"] += 1
+
+
+def next_landed(run: Run) -> int:
+    """Take the request that arrives next off the list."""
+    request = int(run.moves[0]["heap"])
+    heap_remove(run.moves["heap"], run.world["events"], 0, run.moves["event"], run.moves["place"])
+    run.world["events"] -= 1
+    return request
+
+
+@inlined
+def rouse(replica: Replica, now_s: float) -> None:
+    """Let a replica that had nothing to do look again from `now_s` on."""
+    state = replica.state[0]
+    if state["wake"] >= NEVER and state["running"] + state["waiting"] + state["ready"] > 0:
+        state["now"] = max(float(state["now"]), now_s)
+        state["wake"] = state["now"]
+
+
+def hand_over(requests: Requests, replica: Replica, run: Run, request: int) -> None:
+    """The first token is out at a prefill replica: the request goes on to the decode pool, its blocks stay."""
+    state = replica.state[0]
+    move = run.moves[request]
+    move["source"] = requests[request]["replica"]
+    move["source_slot"] = requests[request]["slot"]
+    move["source_held"] = holding(requests, replica, run.settings, request)
+    leave_running(requests, replica, request)
+    requests[request]["slot"] = NONE
+    requests[request]["held"] = 0
+    requests[request]["state"] = MOVING
+    state["owed"] += 1
+    state["last_finished"] += 1
+    expect(run, request, float(state["now"]))
+
+
+@inlined
+def is_remote(requests: Requests, settings: Record, request: int) -> bool:
+    """Whether the text of a waiting request is cached in the other pool."""
+    return bool(settings["takes_over"] and requests[request]["computed"] == requests[request]["target"])
+
+
+@inlined
+def remote_need(requests: Requests, settings: Record, request: int, hits: int) -> int:
+    """Blocks that a transfer needs beside `hits` cached ones: for the text and the token after it."""
+    return ceil_div(int(requests[request]["target"]) + 1, int(settings["block_size"])) - hits
+
+
+def send(requests: Requests, replica: Replica, run: Run, request: int, hits: int, new: int) -> None:
+    """Take blocks for a remote request and put its text on the link; cached blocks need not travel."""
+    settings = run.settings
+    state = replica.state[0]
+    claim_hits(requests, replica, settings, request, hits)
+    take_blocks(requests, replica, settings, request, new)
+    tokens = int(requests[request]["target"]) - hits * int(settings["block_size"])
+    free_s = float(run.world["link_free_s"]) if settings["shared_link"] else float(state["link_free_s"])
+    sent_s = max(float(state["now"]), free_s)
+    free_s = sent_s + tokens * float(settings["token_link_s"])
+    run.world["link_free_s"] = free_s
+    state["link_free_s"] = free_s
+    requests[request]["state"] = MOVING
+    state["arriving"] += 1
+    move = run.moves[request]
+    move["sent"] = sent_s
+    move["landed"] = free_s + float(settings["link_latency_s"])
+    expect(run, request, float(move["landed"]))
+
+
+def let_go(source: Replica, run: Run, request: int) -> None:
+    """The text has arrived elsewhere: free its blocks on the prefill side. `run` is the prefill pool's."""
+    move = run.moves[request]
+    release(source, run.settings, int(move["source_slot"]), int(move["source_held"]))
+    source.state[0]["owed"] -= 1
+    rouse(source, float(move["landed"]))
+
+
+def make_ready(requests: Requests, replica: Replica, run: Run, request: int) -> None:
+    """The text has arrived: the request joins at the next pass that has a place for it."""
+    state = replica.state[0]
+    list_blocks(requests, replica, run.settings, request, 0, int(requests[request]["target"]))
+    tail = int(state["ready_tail"])
+    requests[request]["next"] = NONE
+    if tail == NONE:
+        state["ready_head"] = request
+    else:
+        requests[tail]["next"] = request
+    state["ready_tail"] = request
+    state["ready"] += 1
+    state["arriving"] -= 1
+    rouse(replica, float(run.moves[request]["landed"]))
+
+
+def join_ready(requests: Requests, replica: Replica, run: Run, budget: int) -> int:
+    """Let those whose text has arrived decode, while there are places; returns the budget left.
+
+    The block for the token of this pass is theirs already.
+    """
+    state = replica.state[0]
+    while state["ready"] > 0 and budget > 0 and state["running"] < run.settings["max_seqs"]:
+        request = int(state["ready_head"])
+        state["ready_head"] = requests[request]["next"]
+        if state["ready_head"] == NONE:
+            state["ready_tail"] = NONE
+        state["ready"] -= 1
+        start_running(requests, replica, request, float(state["now"]))
+        enter_decoding(requests, replica, run.settings, request, 1, float(requests[request]["first"]))
+        budget -= 1
+    return budget
