@@ -17,8 +17,6 @@ from calc.model import ModelSpec
 from calc.operators import ForwardPass
 from calc.parameters import count_parameters
 from calc.provenance import Estimate
-from calc.queueing import closed_forms
-from calc.queueing.simulated import times_in_system_s
 from calc.roofline import memory_bound_batch
 from calc.scenario import Fidelity
 from calc.step import StepModel
@@ -26,7 +24,6 @@ from calc.step import StepModel
 LONGEST_DEFAULT = 131_072
 """Tokens up to which a model is drawn that states no limit (assumed: the usual long context of 2024-2026 models)."""
 
-MOST_UTILISED = 0.99
 LARGEST_BATCH = 16_384
 BATCH_POINTS = 120
 
@@ -110,73 +107,6 @@ def _ledger_parts(result: Answer) -> tuple[tuple[str, float], ...]:
     other = (LineKind.NON_TORCH, LineKind.GRAPHS, LineKind.STATES, LineKind.RESERVE)
     overhead = sum(rank.bytes_of(kind) for kind in other)
     return (("weights", weights), ("activations", activations), ("overhead", overhead))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueCurve:
-    """Time in an M/M/1 system, in seconds, against utilisation: mean, p95 and p99; and the mean of M/D/1."""
-
-    utilisation: tuple[float, ...]
-    mean_s: tuple[float, ...]
-    p95_s: tuple[float, ...]
-    p99_s: tuple[float, ...]
-    even_mean_s: tuple[float, ...]
-
-
-def queue_curve(*, service_s: float) -> QueueCurve:
-    """The hockey stick from an idle server to one that is busy 99% of the time."""
-    load = np.linspace(0.0, MOST_UTILISED, 100)
-
-    def percentile(share: float) -> tuple[float, ...]:
-        return _floats(
-            closed_forms.mm1_time_quantile_s(percentile=share, utilisation=load, service_s=service_s)
-        )
-
-    return QueueCurve(
-        utilisation=_floats(load),
-        mean_s=_floats(closed_forms.mm1_mean_time_s(utilisation=load, service_s=service_s)),
-        p95_s=percentile(95),
-        p99_s=percentile(99),
-        even_mean_s=_floats(closed_forms.md1_mean_wait_s(utilisation=load, service_s=service_s) + service_s),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedPoint:
-    """What a simulation at one load measured; `in_system` by Little's law from the measured mean."""
-
-    utilisation: float
-    requests: int
-    mean_s: float
-    p95_s: float
-    p99_s: float
-    in_system: float
-
-
-def simulated_points(
-    *, service_s: float, loads: tuple[float, ...], requests: int, seed: int
-) -> tuple[SimulatedPoint, ...]:
-    """An M/M/1 queue simulated at each load; the first tenth of the requests is left out as warm-up."""
-    points = []
-    for number, load in enumerate(loads):
-        rate = load / service_s
-        times = times_in_system_s(
-            arrivals_per_s=rate, service_s=service_s, requests=requests, seed=seed + number
-        )[requests // 10 :]
-        p95, p99 = np.quantile(times, [0.95, 0.99])
-        points.append(
-            SimulatedPoint(
-                utilisation=load,
-                requests=requests,
-                mean_s=float(times.mean()),
-                p95_s=float(p95),
-                p99_s=float(p99),
-                in_system=float(
-                    closed_forms.requests_in_system(arrivals_per_s=rate, time_in_system_s=times.mean())
-                ),
-            )
-        )
-    return tuple(points)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,11 @@ import plotly.graph_objects as go
 from calc import format as fmt
 from calc.answer import Answer
 from calc.block_map import LayerGroup
-from calc.curves import BatchCurve, ContextCurve, MemoryBar, QueueCurve, SimulatedPoint
-from calc.saturation import State, state_of
+from calc.curves import BatchCurve, ContextCurve, MemoryBar
 from calc.scenario import Fidelity
 from calc.units import GIB, MS
 from pages._axes import Mark, doubling, linear, logarithmic
-from pages._charts import Piece, Segment, Series, block_map, dot, lines, memory_bar, range_series, two_panels
+from pages._charts import Piece, Segment, Series, block_map, lines, memory_bar, range_series, two_panels
 
 PART_NAMES = {
     "weights": "weights",
@@ -24,7 +23,6 @@ PART_NAMES = {
     "free": "free",
 }
 DASHES = {Fidelity.TEXTBOOK: "solid", Fidelity.ROOFLINE: "dot", Fidelity.EXPECTED: "dash"}
-MOST_SERVICE_TIMES_SHOWN = 25
 
 
 def memory_figure(result: Answer, bar: MemoryBar) -> go.Figure:
@@ -147,50 +145,4 @@ def batch_finding(curve: BatchCurve) -> str:
     return (
         f"Throughput rises with batch to {fmt.plain(curve.at_tokens_per_s.best, 'tokens/s')} at {fmt.count(curve.at)} "
         f"sequences, where a step takes {fmt.seconds(curve.at_step_s.best)}; the KV cache holds {fmt.count(curve.wall)}."
-    )
-
-
-def queue_figure(
-    curve: QueueCurve, *, load: float, limit_s: float, dots: Sequence[SimulatedPoint] = ()
-) -> go.Figure:
-    """The hockey sticks, the present load, the limit, and what a simulation measured."""
-    highest = MOST_SERVICE_TIMES_SHOWN * curve.mean_s[0] / MS
-    made = lines(
-        [100 * u for u in curve.utilisation],
-        [
-            Series(name="mean", values=[s / MS for s in curve.mean_s], colour="p50"),
-            Series(name="p95", values=[s / MS for s in curve.p95_s], colour="p95", dash="dash"),
-            Series(name="p99", values=[s / MS for s in curve.p99_s], colour="p99", dash="dot"),
-            Series(
-                name="mean, even work (M/D/1)",
-                values=[s / MS for s in curve.even_mean_s],
-                colour="mean",
-                dash="longdash",
-            ),
-        ],
-        xaxis=linear(0, 101, "utilisation", unit="%"),
-        yaxis=linear(0, highest, "time in the system, ms"),
-        vertical=[
-            Mark(at=min(100.0, 100 * load), text=f"now {fmt.percent(load)}", colour="main", dash="dot")
-        ],
-        horizontal=[Mark(at=limit_s / MS, text=f"p95 limit {fmt.seconds(limit_s)}", colour="target")]
-        if limit_s / MS < highest
-        else [],
-    )
-    for point in dots:
-        for colour, value in (("p50", point.mean_s), ("p95", point.p95_s), ("p99", point.p99_s)):
-            dot(made, 100 * point.utilisation, value / MS, name="simulated", colour=colour, legend=False)
-    return made
-
-
-def queue_finding(curve: QueueCurve, *, load: float, mean_s: float) -> str:
-    """What the hockey sticks show."""
-    now = (
-        "the queue is saturated"
-        if state_of(load) is State.SATURATED
-        else f"the mean is {fmt.seconds(mean_s)}"
-    )
-    return (
-        f"Time in the system rises from {fmt.seconds(curve.mean_s[0])} when idle to a hundred times that at 99% load; "
-        f"at {fmt.percent(load)} {now}."
     )

@@ -6,7 +6,7 @@ import pytest
 
 from calc.answer import answer
 from calc.block_map import layer_groups
-from calc.curves import batch_curve, context_curve, memory_bar, queue_curve, simulated_points
+from calc.curves import batch_curve, context_curve, memory_bar
 from calc.scenario import Scenario
 from pages import _axes as axes
 from pages import _charts as charts
@@ -85,18 +85,6 @@ def test_context_figure_shows_where_windows_fill():
     assert "32 layers full" in [label.text for label in made.layout.annotations]
     assert "32 layers stop growing at 4,096" in figures.context_finding(curve, spec.id)
     assert made.layout.yaxis.range[1] > log10(80e9)
-
-
-def test_queue_figure_clips_at_saturation():
-    made = figures.queue_figure(
-        queue_curve(service_s=0.020),
-        load=1.7,
-        limit_s=0.150,
-        dots=simulated_points(service_s=0.020, loads=(0.5,), requests=2000, seed=1),
-    )
-    assert made.layout.xaxis.range == (0, 101)
-    assert made.layout.shapes[0].x0 == 100
-    assert "saturated" in figures.queue_finding(queue_curve(service_s=0.020), load=1.7, mean_s=float("inf"))
 
 
 def test_block_map_tiles_the_layers():

@@ -144,13 +144,6 @@ def test_predict_first_answers_a_guess(open_page):
     assert "3 times too low" in shown
 
 
-def test_simulated_dots_find_littles_law(open_page):
-    app = open_page("queueing.py")
-    app.toggle(key="q-simulate").set_value(True).run()
-    assert not app.exception
-    assert any("requests in the system" in caption.value for caption in app.caption)
-
-
 def test_no_target_is_an_empty_box(open_page):
     app = open_page(**CHAT_13B)
     app.text_input(key="tpot_ms").set_value("").run()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calc.answer import answer
-from calc.curves import batch_curve, context_curve, memory_bar, queue_curve, simulated_points
+from calc.curves import batch_curve, context_curve, memory_bar
 from calc.errors import InputError
 from calc.formulas import FORMULAS
 from calc.memory.kv import sequence_bytes
@@ -66,20 +66,6 @@ def test_example_8b_holds_seven_long_conversations_worth_of_tokens():
     # worked case kv-example-8b: 32 GB over 131,072 bytes a token
     curve = context_curve(models.load("example-8b"), kv_dtype="bf16", budget_bytes=32e9)
     assert curve.longest_in_budget == 32_000_000_000 // 131_072
-
-
-def test_queue_curve_is_kleinrocks():
-    curve = queue_curve(service_s=0.020)
-    at = curve.utilisation.index(pytest.approx(0.8))
-    assert curve.mean_s[at] == pytest.approx(0.100, rel=1e-3)  # worked case mm1-40-50
-    assert curve.p95_s[at] == pytest.approx(0.29957, rel=1e-3)
-    assert curve.even_mean_s[at] == pytest.approx(0.060, rel=1e-3)  # worked case md1-half-wait plus service
-
-
-def test_simulated_points_lie_on_the_curve():
-    (point,) = simulated_points(service_s=0.020, loads=(0.5,), requests=200_000, seed=3)
-    assert point.mean_s == pytest.approx(0.040, rel=0.03)
-    assert point.in_system == pytest.approx(1.0, rel=0.03)
 
 
 @pytest.mark.parametrize("step", STEP_FORMULAS)
