@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from calc.errors import InputError
+from calc.formulas.ledger_formulas import LEDGER_FORMULAS
 from calc.formulas.memory_formulas import MEMORY_FORMULAS
 from calc.formulas.queueing_formulas import QUEUE_FORMULAS
 from calc.formulas.record import Example, Formula, Symbol, latex_number, latex_reading
 from calc.formulas.roofline_formulas import ROOFLINE_FORMULAS
+from calc.formulas.serving_formulas import SERVING_FORMULAS
 from calc.formulas.speculation_and_cost_formulas import COST_FORMULAS, SPECULATION_FORMULAS
+from calc.formulas.step_formulas import OPERATOR_FORMULAS
 from calc.formulas.timing_formulas import DECODE_FORMULAS, REQUEST_FORMULAS, SIZING_FORMULAS
 
 __all__ = ["FORMULAS", "Example", "Formula", "Symbol", "formula", "latex_number", "latex_reading", "topics"]
@@ -25,9 +28,12 @@ FORMULAS: Mapping[str, Formula] = MappingProxyType(
         record.id: record
         for record in (
             *MEMORY_FORMULAS,
+            *LEDGER_FORMULAS,
             *ROOFLINE_FORMULAS,
             *DECODE_FORMULAS,
             *REQUEST_FORMULAS,
+            *OPERATOR_FORMULAS,
+            *SERVING_FORMULAS,
             *SIZING_FORMULAS,
             *QUEUE_FORMULAS,
             *SPECULATION_FORMULAS,
