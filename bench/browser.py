@@ -5,13 +5,10 @@ Needs Chromium (on the path, or in CHROMIUM). Targets: heading 3.5 s cold and 1.
 
 import os
 import shutil
-import socket
 import statistics
-import subprocess
-import sys
 import time
-import urllib.request
 
+from bench._server import served
 from bench._timing import median_s
 
 REPEATS = 5
@@ -24,13 +21,17 @@ def rows():
         return
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as play, _server() as url:
+    with sync_playwright() as play, served() as server:
         browser = play.chromium.launch(
             executable_path=executable, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
         page = browser.new_context(reduced_motion="reduce").new_page()
-        yield "first heading, fresh server, empty browser cache", _heading_s(page, url), "s"
-        yield "heading of a reload", statistics.median(_heading_s(page, url) for _ in range(REPEATS)), "s"
+        yield "first heading, fresh server, empty browser cache", _heading_s(page, server.url), "s"
+        yield (
+            "heading of a reload",
+            statistics.median(_heading_s(page, server.url) for _ in range(REPEATS)),
+            "s",
+        )
         yield "changed rate to changed title", statistics.median(_changes_s(page)), "s"
         browser.close()
 
@@ -46,37 +47,6 @@ def _script():
         app.number_input(key="rate").set_value(float(next(rates))).run()
 
     yield "rerun of the script with a new rate (AppTest)", median_s(rerun), "s"
-
-
-class _server:  # noqa: N801 - used as a function
-    """A fresh server on a free port, ended when the block ends."""
-
-    def __enter__(self):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless", "true"]
-        command += [
-            "--server.port",
-            str(port),
-            "--server.address",
-            "127.0.0.1",
-            "--server.fileWatcherType",
-            "none",
-        ]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(240):
-            try:
-                if urllib.request.urlopen(url + "/_stcore/health", timeout=1).status == 200:
-                    return url
-            except OSError:
-                time.sleep(0.25)
-        raise RuntimeError("the app did not start")
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(10)
 
 
 def _heading_s(page, url):
