@@ -1,0 +1,39 @@
+"""What the documents promise: examples run, files exist, verbs are known."""
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+from cli import main
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
+COMMAND = re.compile(r"^(?:\.venv/bin/)?ridgebeam (\w[\w-]*)", re.MULTILINE)
+
+
+def test_the_examples_of_the_python_page_run():
+    found = doctest.testfile(
+        str(ROOT / "docs/python.md"),
+        module_relative=False,
+        optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL,
+    )
+    assert found.attempted > 25
+    assert found.failed == 0
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_every_link_leads_to_a_file(document):
+    for target in LINK.findall(document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_every_verb_that_is_written_down_exists(document, capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    known = capsys.readouterr().out
+    for verb in set(COMMAND.findall(document.read_text(encoding="utf-8"))):
+        assert re.search(rf"\b{verb}\b", known), verb
