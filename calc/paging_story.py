@@ -1,25 +1,38 @@
-"""A small pool played through: the same requests in a cache that reserves and in a paged one, action by action.
+"""A small pool played through: the same requests in a cache that reserves, a paged one, and one that shares.
 
-A story is a tuple of actions; `play` replays it on the real allocator, so that a page holds no state but the story.
+All three are the real allocator. A story is a setting and a tuple of actions; `play` replays it, so that a page holds
+no state but the story.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from calc.paging import PagedKvCache, blocks_for
 
-NUM_BLOCKS = 48
 BLOCK_SIZE = 16
-RESERVED_TOKENS = 128
-"""What the reserving cache sets aside for each request: the longest allowed here."""
-PROMPTS = (37, 90, 23, 61, 108, 18, 74, 45)
-"""Prompt lengths of the requests in turn (made up, mixed like real ones)."""
 SHARED_TOKENS = 32
 """Tokens of the system prompt that requests may share: two blocks."""
-WRITTEN_TOKENS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A pool and what its requests are like. `reserved_tokens`: what the reserving cache sets aside for each."""
+
+    num_blocks: int
+    reserved_tokens: int
+    prompts: tuple[int, ...]
+    written_tokens: int
+
+
+MIXED = Setting(
+    num_blocks=48, reserved_tokens=144, prompts=(37, 90, 23, 61, 108, 18, 74, 45), written_tokens=8
+)
+"""Prompts of mixed lengths (made up) in a pool that reserving fills with five."""
+SAMPLES = Setting(num_blocks=288, reserved_tokens=1152, prompts=(1000,), written_tokens=1)
+"""Four samples of one prompt of 1,000 tokens, as the lesson has them."""
 
 
 class Action(StrEnum):
@@ -28,7 +41,7 @@ class Action(StrEnum):
     ADD = "add a request"
     ADD_SHARED = "add one with the shared prompt"
     FORK = "fork the newest into a second sample"
-    WRITE = "write 8 tokens to each"
+    WRITE = "write tokens to each"
     FINISH = "finish the oldest"
 
 
@@ -37,130 +50,221 @@ Story = tuple[Action, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One block on screen: who holds it (none: free), how many hold it, its filled share, and whether a hit could reuse it."""
+    """One block on screen: who holds it (none: free), and how many of its slots hold tokens.
+
+    `cached`: a new prompt could hit its contents. `touched`: the last action changed it.
+    """
 
     owners: tuple[int, ...]
     filled: int
     cached: bool
+    touched: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A cache at the end of a story. `used_slots` hold tokens; `wasted_slots` are held but empty; `turned_away` requests."""
+    """A cache at the end of a story, in token slots.
+
+    `used_slots` hold tokens; `reserved_slots` are in blocks that are held and empty, `internal_slots` are the empty rest
+    of a partly filled block, `external_slots` are free and too few for another request to be let in.
+    `saved_slots`: what sharing spares. `waiting`: requests that are not in; `preemptions`: how often one was put out.
+    """
 
     name: str
     cells: tuple[Cell, ...]
     requests: int
-    turned_away: int
+    waiting: int
+    preemptions: int
     used_slots: int
-    wasted_slots: int
+    reserved_slots: int
+    internal_slots: int
+    external_slots: int
     saved_slots: int
+
+    @property
+    def wasted_slots(self) -> int:
+        """Held but empty."""
+        return self.reserved_slots + self.internal_slots
+
+    @property
+    def used_blocks(self) -> int:
+        return sum(1 for cell in self.cells if cell.owners)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """Both caches, and what happened in the paged one, newest last."""
+    """The three caches, and what happened in the sharing one, newest last."""
 
-    reserved: Pool
+    reserving: Pool
     paged: Pool
+    sharing: Pool
     log: tuple[str, ...]
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        return (self.reserving, self.paged, self.sharing)
+
+
+@dataclass(slots=True)
+class _Cache:
+    """One allocator and the requests that it was asked to hold; those that it cannot hold wait in order."""
+
+    name: str
+    pool: PagedKvCache
+    reserved_tokens: int | None = None
+    shares: bool = False
+    texts: dict[int, list[int]] = field(default_factory=dict)
+    waiting: list[int] = field(default_factory=list)
+    preemptions: int = 0
+    log: list[str] = field(default_factory=list)
+
+    def admit(self) -> None:
+        """Let in who waits, in order, until one does not fit."""
+        while self.waiting and self._place(self.waiting[0]):
+            self.waiting.pop(0)
+
+    def add(self, request: int, text: list[int]) -> None:
+        self.texts[request] = text
+        self.waiting.append(request)
+        self.admit()
+        if request in self.waiting:
+            self.log.append(f"request {request + 1} of {len(text)} tokens waits: too few blocks are free")
+
+    def fork(self, parent: int, child: int) -> None:
+        """Another sample: by reference where the cache shares, as a request of its own elsewhere."""
+        if self.shares and parent in self.pool.sequence_ids:
+            self.texts[child] = list(self.texts[parent])
+            table = self.pool.fork(parent, child)
+            self.log.append(f"request {child + 1} shares all {len(table)} blocks of request {parent + 1}")
+            return
+        self.add(child, list(self.texts[parent]))
+
+    def write(self, count: int) -> None:
+        """Every request in the pool says `count` tokens."""
+        for request in self.pool.sequence_ids:
+            for _ in range(count):
+                self._write_one(request)
+
+    def finish(self, request: int) -> None:
+        if request in self.waiting:
+            self.waiting.remove(request)
+        elif request in self.pool.sequence_ids:
+            freed = self.pool.free(request)
+            self.log.append(f"request {request + 1} is done, {freed} blocks come back")
+        self.texts.pop(request, None)
+
+    def _place(self, request: int) -> bool:
+        text = self.texts[request]
+        tokens = text if self.reserved_tokens is None else [request] * self.reserved_tokens
+        placed = self.pool.add(request, tokens)
+        if placed is None:
+            return False
+        hit = f", {placed.cached_tokens} of them cached already" if placed.cached_tokens else ""
+        self.log.append(f"request {request + 1}: {len(text)} tokens{hit}, {len(placed.block_table)} blocks")
+        return True
+
+    def _write_one(self, request: int) -> None:
+        """One token of a request that is still in; the newest make room until it fits."""
+        text = self.texts[request]
+        if self.reserved_tokens is not None:
+            if len(text) < self.reserved_tokens:
+                text.append(_token(request, len(text)))
+            return
+        while request in self.pool.sequence_ids:
+            write = self.pool.append(request, _token(request, len(text)))
+            if write is None:
+                self._preempt()
+                continue
+            text.append(_token(request, len(text)))
+            if write.copied_from is not None:
+                self.log.append(
+                    f"request {request + 1} writes: block {write.copied_from} is copied to {write.block}"
+                )
+            return
+
+    def _preempt(self) -> None:
+        """No block is free: the newest request gives its blocks back, and waits in front to be computed again."""
+        newest = self.pool.sequence_ids[-1]
+        freed = self.pool.free(newest)
+        self.waiting.insert(0, newest)
+        self.preemptions += 1
+        self.log.append(f"no block is free: request {newest + 1} is preempted, {freed} blocks come back")
+
+
+def _token(request: int, place: int) -> int:
+    """A token that no other request has at that place."""
+    return 1_000_000 * (request + 1) + place
 
 
 @dataclass(slots=True)
 class _Stage:
-    paged: PagedKvCache = field(
-        default_factory=lambda: PagedKvCache(num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE)
-    )
-    reserved: dict[int, int] = field(default_factory=dict)  # request -> tokens
+    setting: Setting
+    caches: tuple[_Cache, _Cache, _Cache]
     next_id: int = 0
-    turned_away: int = 0
-    reserved_turned_away: int = 0
-    log: list[str] = field(default_factory=list)
 
 
-def play(story: Story) -> Played:
-    """Replay the actions in order on both caches."""
-    stage = _Stage()
-    for action in story:
+def play(story: Story, setting: Setting = MIXED) -> Played:
+    """Replay the actions in order on the three caches."""
+
+    def pool(*, prefix_caching: bool) -> PagedKvCache:
+        return PagedKvCache(
+            num_blocks=setting.num_blocks, block_size=BLOCK_SIZE, prefix_caching=prefix_caching
+        )
+
+    caches = (
+        _Cache("reserving", pool(prefix_caching=False), reserved_tokens=setting.reserved_tokens),
+        _Cache("paged", pool(prefix_caching=False)),
+        _Cache("sharing", pool(prefix_caching=True), shares=True),
+    )
+    stage = _Stage(setting, caches)
+    before: tuple[tuple[Cell, ...], ...] = tuple(() for _ in caches)
+    for number, action in enumerate(story):
+        if number == len(story) - 1:
+            before = tuple(_cells(cache) for cache in caches)
+        for cache in caches:
+            cache.admit()
         _ACTIONS[action](stage)
-    stage.paged.check()
-    return Played(reserved=_reserved_pool(stage), paged=_paged_pool(stage), log=tuple(stage.log))
+    for cache in caches:
+        cache.pool.check()
+    reserving, paged, sharing = (
+        _pool(cache, setting, cells) for cache, cells in zip(caches, before, strict=True)
+    )
+    return Played(reserving=reserving, paged=paged, sharing=sharing, log=tuple(caches[2].log))
 
 
 def _add(stage: _Stage, *, shared: bool = False) -> None:
-    length = PROMPTS[stage.next_id % len(PROMPTS)]
-    request = stage.next_id
+    request, prompts = stage.next_id, stage.setting.prompts
     stage.next_id += 1
-    own = [1_000 * (request + 1) + i for i in range(length)]
-    tokens = [*range(SHARED_TOKENS), *own] if shared else own
-    places = NUM_BLOCKS * BLOCK_SIZE // RESERVED_TOKENS
-    if len(stage.reserved) < places:
-        stage.reserved[request] = len(tokens)
-    else:
-        stage.reserved_turned_away += 1
-    placed = stage.paged.add(request, tokens)
-    if placed is None:
-        stage.turned_away += 1
-        stage.log.append(f"request {request + 1} of {len(tokens)} tokens waits: no block is free")
-        return
-    hit = f", {placed.cached_tokens} of them cached already" if placed.cached_tokens else ""
-    stage.log.append(f"request {request + 1}: {len(tokens)} tokens{hit}, {len(placed.block_table)} blocks")
+    own = [_token(request, place) for place in range(prompts[request % len(prompts)])]
+    text = [*range(SHARED_TOKENS), *own] if shared else own
+    for cache in stage.caches:
+        cache.add(request, list(text))
 
 
 def _fork(stage: _Stage) -> None:
-    if not stage.paged.sequence_ids:
-        stage.log.append("nothing to fork")
+    sharing = stage.caches[2]
+    if not sharing.texts:
+        sharing.log.append("nothing to fork")
         return
-    parent = stage.paged.sequence_ids[-1]
-    child = stage.next_id
+    parent, child = max(sharing.texts), stage.next_id
     stage.next_id += 1
-    table = stage.paged.fork(parent, child)
-    places = NUM_BLOCKS * BLOCK_SIZE // RESERVED_TOKENS
-    if len(stage.reserved) < places:
-        stage.reserved[child] = stage.paged.num_tokens(parent)
-    else:
-        stage.reserved_turned_away += 1
-    stage.log.append(f"request {child + 1} shares all {len(table)} blocks of request {parent + 1}")
+    for cache in stage.caches:
+        cache.fork(parent, child)
 
 
 def _write(stage: _Stage) -> None:
-    for request in stage.paged.sequence_ids:
-        for number in range(WRITTEN_TOKENS):
-            _write_one(stage, request, token=1_000_000 + 1_000 * request + number)
-    for request in stage.reserved:
-        stage.reserved[request] = min(RESERVED_TOKENS, stage.reserved[request] + WRITTEN_TOKENS)
-
-
-def _write_one(stage: _Stage, request: int, *, token: int) -> None:
-    """One token of a request that is still there; the newest requests make room until it fits."""
-    while request in stage.paged.sequence_ids:
-        write = stage.paged.append(request, token)
-        if write is None:
-            _preempt(stage)
-            continue
-        if write.copied_from is not None:
-            stage.log.append(
-                f"request {request + 1} writes: block {write.copied_from} is copied to {write.block}"
-            )
-        return
-
-
-def _preempt(stage: _Stage) -> None:
-    """No block is free: the newest request gives its blocks back and will be computed again."""
-    newest = stage.paged.sequence_ids[-1]
-    freed = stage.paged.free(newest)
-    stage.turned_away += 1
-    stage.log.append(f"no block is free: request {newest + 1} is preempted, {freed} blocks come back")
+    for cache in stage.caches:
+        cache.write(stage.setting.written_tokens)
 
 
 def _finish(stage: _Stage) -> None:
-    if not stage.paged.sequence_ids:
-        stage.log.append("nothing to finish")
+    sharing = stage.caches[2]
+    if not sharing.texts:
+        sharing.log.append("nothing to finish")
         return
-    oldest = stage.paged.sequence_ids[0]
-    freed = stage.paged.free(oldest)
-    stage.reserved.pop(oldest, None)
-    stage.log.append(f"request {oldest + 1} is done, {freed} blocks come back")
+    oldest = min(sharing.texts)
+    for cache in stage.caches:
+        cache.finish(oldest)
 
 
 _ACTIONS: dict[Action, Callable[[_Stage], None]] = {
@@ -172,49 +276,48 @@ _ACTIONS: dict[Action, Callable[[_Stage], None]] = {
 }
 
 
-def _paged_pool(stage: _Stage) -> Pool:
-    cache = stage.paged
+def _cells(cache: _Cache) -> tuple[Cell, ...]:
     owners: dict[int, list[int]] = {}
-    for request in cache.sequence_ids:
-        for block in cache.block_table(request):
+    filled: dict[int, int] = {}
+    for request in cache.pool.sequence_ids:
+        tokens = len(cache.texts[request])
+        for place, block in enumerate(cache.pool.block_table(request)):
             owners.setdefault(block, []).append(request)
-    cells = tuple(
+            filled[block] = max(0, min(BLOCK_SIZE, tokens - place * BLOCK_SIZE))
+    return tuple(
         Cell(
             owners=tuple(owners.get(block, ())),
-            filled=cache.filled_slots(block),
-            cached=cache.is_cached(block),
+            filled=filled.get(block, 0),
+            cached=cache.pool.is_cached(block),
         )
-        for block in range(NUM_BLOCKS)
+        for block in range(cache.pool.num_blocks)
     )
+
+
+def _pool(cache: _Cache, setting: Setting, before: tuple[Cell, ...]) -> Pool:
+    """What stands; blocks that differ from `before` were touched by the last action."""
+    cells = _cells(cache)
     held = [cell for cell in cells if cell.owners]
-    logical = sum(cache.num_tokens(request) for request in cache.sequence_ids)
+    logical = sum(len(cache.texts[request]) for request in cache.pool.sequence_ids)
     stored = sum(cell.filled for cell in held)
+    free = cache.pool.num_free_blocks
+    stranded = cache.reserved_tokens is not None and free < blocks_for(setting.reserved_tokens, BLOCK_SIZE)
     return Pool(
-        name="paged",
-        cells=cells,
-        requests=len(cache.sequence_ids),
-        turned_away=stage.turned_away,
+        name=cache.name,
+        cells=tuple(
+            replace(cell, touched=bool(before) and _differs(cell, old))
+            for cell, old in zip(cells, before or cells, strict=True)
+        ),
+        requests=len(cache.pool.sequence_ids),
+        waiting=len(cache.waiting),
+        preemptions=cache.preemptions,
         used_slots=stored,
-        wasted_slots=len(held) * BLOCK_SIZE - stored,
+        reserved_slots=sum(BLOCK_SIZE for cell in held if cell.filled == 0),
+        internal_slots=sum(BLOCK_SIZE - cell.filled for cell in held if cell.filled),
+        external_slots=free * BLOCK_SIZE if stranded else 0,
         saved_slots=logical - stored,
     )
 
 
-def _reserved_pool(stage: _Stage) -> Pool:
-    each = blocks_for(RESERVED_TOKENS, BLOCK_SIZE)
-    cells: list[Cell] = []
-    for request, tokens in stage.reserved.items():
-        for block in range(each):
-            filled = max(0, min(BLOCK_SIZE, tokens - block * BLOCK_SIZE))
-            cells.append(Cell(owners=(request,), filled=filled, cached=False))
-    cells += [Cell(owners=(), filled=0, cached=False)] * (NUM_BLOCKS - len(cells))
-    used = sum(min(tokens, RESERVED_TOKENS) for tokens in stage.reserved.values())
-    return Pool(
-        name="reserving",
-        cells=tuple(cells[:NUM_BLOCKS]),
-        requests=len(stage.reserved),
-        turned_away=stage.reserved_turned_away,
-        used_slots=used,
-        wasted_slots=len(stage.reserved) * RESERVED_TOKENS - used,
-        saved_slots=0,
-    )
+def _differs(cell: Cell, old: Cell) -> bool:
+    return (cell.owners, cell.filled) != (old.owners, old.filled)

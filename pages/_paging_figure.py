@@ -8,55 +8,65 @@ from calc import format as fmt
 from calc.paging_story import BLOCK_SIZE, Cell, Pool
 from pages._axes import COLOURS, GREY, KINDS, figure
 
-COLUMNS = 8
-GAP = 0.12
+FEW_COLUMNS, MANY_COLUMNS = 8, 24
+FEW_BLOCKS = 64
+SIZE = 0.88
+WIDTH_PX = 330  # of a grid beside two others
 
 
 def grid_figure(pool: Pool) -> go.Figure:
-    """A square per block; its filled part is real tokens, its colour the request, a number how many share it."""
-    rows = -(-len(pool.cells) // COLUMNS)
-    made = figure(height=60 + 46 * rows, legend=False, top=8)
+    """A square per block: its filled part is real tokens, its colour the request, a number how many share it.
+
+    Blocks that the last action touched have a thick edge.
+    """
+    columns = FEW_COLUMNS if len(pool.cells) <= FEW_BLOCKS else MANY_COLUMNS
+    rows = -(-len(pool.cells) // columns)
+    made = figure(height=round(30 + WIDTH_PX * rows / columns), legend=False, top=4)
     made.update_layout(
         hovermode="closest",
-        xaxis={"range": [-0.1, COLUMNS + 0.1], "visible": False},
-        yaxis={"range": [rows + 0.1, -0.1], "visible": False, "scaleanchor": "x"},
+        barmode="overlay",
+        bargap=0,
+        xaxis={"range": [-0.1, columns + 0.1], "visible": False, "fixedrange": True},
+        yaxis={"range": [-rows - 0.1, 0.1], "visible": False, "fixedrange": True},
     )
-    for number, cell in enumerate(pool.cells):
-        _draw_cell(made, number % COLUMNS, number // COLUMNS, cell)
-    made.add_scatter(
-        x=[n % COLUMNS + 0.5 for n in range(len(pool.cells))],
-        y=[n // COLUMNS + 0.5 for n in range(len(pool.cells))],
-        mode="markers+text",
-        marker={"size": 28, "symbol": "square", "color": "rgba(0,0,0,0)"},
-        text=[str(len(cell.owners)) if len(cell.owners) > 1 else "" for cell in pool.cells],
-        textfont={"size": 15, "color": "#FFFFFF"},
+    places = [(n % columns + 0.5, -(n // columns) - 1 + (1 - SIZE) / 2) for n in range(len(pool.cells))]
+    made.add_bar(
+        name="blocks",
+        x=[x for x, _ in places],
+        y=[SIZE] * len(places),
+        base=[y for _, y in places],
+        width=SIZE,
+        marker={
+            "color": [COLOURS["free"] if cell.owners else "rgba(0,0,0,0)" for cell in pool.cells],
+            "line": {
+                "color": [COLOURS["target"] if cell.touched else GREY for cell in pool.cells],
+                "width": [3 if cell.touched else 1 if cell.owners else 0.4 for cell in pool.cells],
+            },
+        },
         customdata=[_words(n, cell) for n, cell in enumerate(pool.cells)],
         hovertemplate="%{customdata}<extra></extra>",
     )
-    return made
-
-
-def _draw_cell(made: go.Figure, x: int, y: int, cell: Cell) -> None:
-    left, right, top, bottom = x + GAP / 2, x + 1 - GAP / 2, y + GAP / 2, y + 1 - GAP / 2
-    made.add_shape(
-        type="rect",
-        x0=left,
-        x1=right,
-        y0=top,
-        y1=bottom,
-        line={"color": GREY, "width": 1, "dash": "solid" if cell.owners else "dot"},
-        fillcolor=COLOURS["free"] if cell.owners else "rgba(0,0,0,0)",
+    held = [(place, cell) for place, cell in zip(places, pool.cells, strict=True) if cell.filled]
+    made.add_bar(
+        name="tokens",
+        x=[x for (x, _), _ in held],
+        y=[SIZE * cell.filled / BLOCK_SIZE for _, cell in held],
+        base=[y for (_, y), _ in held],
+        width=SIZE,
+        marker={"color": [KINDS[cell.owners[0] % len(KINDS)] for _, cell in held], "line": {"width": 0}},
+        hoverinfo="skip",
     )
-    if cell.owners and cell.filled:
-        made.add_shape(
-            type="rect",
-            x0=left,
-            x1=right,
-            y0=bottom - (bottom - top) * cell.filled / BLOCK_SIZE,
-            y1=bottom,
-            line={"width": 0},
-            fillcolor=KINDS[cell.owners[0] % len(KINDS)],
-        )
+    shared = [(place, cell) for place, cell in held if len(cell.owners) > 1]
+    made.add_scatter(
+        name="sequences that share it",
+        x=[x for (x, _), _ in shared],
+        y=[y + SIZE / 2 for (_, y), _ in shared],
+        mode="text",
+        text=[str(len(cell.owners)) for _, cell in shared],
+        textfont={"size": 15 if columns == FEW_COLUMNS else 9, "color": "#FFFFFF"},
+        hoverinfo="skip",
+    )
+    return made
 
 
 def _words(number: int, cell: Cell) -> str:
@@ -68,9 +78,8 @@ def _words(number: int, cell: Cell) -> str:
 
 def grid_finding(pool: Pool) -> str:
     """What a grid shows."""
-    held = sum(1 for cell in pool.cells if cell.owners)
     shared = sum(1 for cell in pool.cells if len(cell.owners) > 1)
     return (
-        f"The {pool.name} cache: {fmt.plural(pool.requests, 'request')} hold {held} of {len(pool.cells)} blocks, "
+        f"The {pool.name} cache: {fmt.plural(pool.requests, 'request')} hold {pool.used_blocks} of {len(pool.cells)} blocks, "
         f"{shared} of them shared; {fmt.count(pool.wasted_slots)} token slots are held but empty."
     )
