@@ -9,17 +9,16 @@ import numpy as np
 
 from calc.answer import Answer, replica_weight_bytes, timing_of
 from calc.arrays import Numbers
-from calc.errors import InputError, MissingSpec
-from calc.expected import stated
+from calc.errors import InputError
 from calc.memory.engines import LineKind
 from calc.memory.kv import largest_context, sequence_bytes, state_bytes_per_sequence, windows
 from calc.model import ModelSpec
 from calc.operators import ForwardPass
 from calc.parameters import count_parameters
 from calc.provenance import Estimate
+from calc.replica_model import replica_model
 from calc.roofline import memory_bound_batch
 from calc.scenario import Fidelity
-from calc.step import StepModel
 
 LONGEST_DEFAULT = 131_072
 """Tokens up to which a model is drawn that states no limit (assumed: the usual long context of 2024-2026 models)."""
@@ -183,24 +182,11 @@ def decode_seconds(
 
     `tokens`: how many each sequence enters with; more than one where drafts are checked (not at textbook fidelity).
     """
-    inputs, scenario = result.inputs, result.inputs.scenario
+    inputs = result.inputs
     if fidelity == Fidelity.TEXTBOOK:
         timing = timing_of(inputs, result.layout, replica_weight_bytes(inputs))
         return lambda batch: timing.decode_s(batch=batch, context_tokens=context)
-    if inputs.offer.profile is None:
-        raise MissingSpec(
-            f"No profile of {inputs.offer.accelerator.name} under {scenario.engine} was loaded.",
-            next_step="Choose textbook fidelity, or another engine.",
-        )
-    model = StepModel.of(
-        inputs.spec,
-        inputs.offer.accelerator,
-        result.layout,
-        inputs.offer.profile,
-        fidelity=fidelity,
-        quantization=stated(scenario.quantization),
-        kv_dtype=scenario.kv_format,
-    )
+    model = replica_model(inputs, result.layout, fidelity=fidelity)
     return lambda batch: (
         model.step(
             ForwardPass(decode_sequences=batch, decode_context=context, tokens_per_sequence=float(tokens))

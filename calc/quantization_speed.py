@@ -15,15 +15,14 @@ import numpy as np
 from calc.accelerator import Accelerator
 from calc.answer import Answer, Inputs
 from calc.engine import Engine, engine_named
-from calc.errors import MissingSpec
 from calc.format_support import cache_support, weight_support
 from calc.gguf_mixtures import MIXTURES
 from calc.operators import ForwardPass
 from calc.quantization import FORMATS, weight_bytes
+from calc.replica_model import replica_model
 from calc.scenario import Fidelity
 from calc.sized import answer_for
 from calc.sizing import mean_context
-from calc.step import StepModel
 from calc.step.rates import compute_class
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -204,23 +203,9 @@ def _with(inputs: Inputs, scheme: Scheme) -> Inputs:
 
 def _times(result: Answer, inputs: Inputs, fidelity: str, context: float) -> tuple[Any, float]:
     """Seconds of a decode step at each batch, and of one prompt alone."""
-    scenario, offer = inputs.scenario, inputs.offer
-    if offer.profile is None:
-        raise MissingSpec(
-            f"No profile of {offer.accelerator.name} under {scenario.engine} was loaded.",
-            next_step="Choose another engine or accelerator.",
-        )
-    model = StepModel.of(
-        inputs.spec,
-        offer.accelerator,
-        result.layout,
-        offer.profile,
-        fidelity=fidelity,
-        quantization=scenario.quantization,
-        kv_dtype=scenario.kv_format,
-    )
+    model = replica_model(inputs, result.layout, fidelity=fidelity)
     decode = model.step(ForwardPass.decode(np.array(BATCHES, dtype=float), context)).total.best
-    prefill = model.step(ForwardPass.prefill(scenario.input_tokens)).total.best
+    prefill = model.step(ForwardPass.prefill(inputs.scenario.input_tokens)).total.best
     return np.asarray(decode), float(np.ravel(prefill)[0])
 
 

@@ -35,8 +35,8 @@ LEDGER_FORMULAS = (
         title="The KV pool",
         topic=TOPIC,
         result=_bytes("kv_pool_bytes", "M_{pool}", "bytes of the KV pool of one GPU"),
-        template="${budget_bytes} - ${rank_weight_bytes} - ${activation_peak} - ${non_torch_bytes} - "
-        "${counted_graph_bytes} - ${other_bytes}",
+        template=r"${pool_share} \cdot \left(${budget_bytes} - ${rank_weight_bytes} - ${activation_peak} - ${non_torch_bytes} - "
+        r"${counted_graph_bytes} - ${other_bytes}\right)",
         parameters=named(
             "budget_bytes",
             "rank_weight_bytes",
@@ -44,6 +44,7 @@ LEDGER_FORMULAS = (
             "non_torch_bytes",
             "counted_graph_bytes",
             "other_bytes",
+            "pool_share",
         ),
         function=ledger.kv_pool_bytes,
         example=Example(
@@ -54,6 +55,7 @@ LEDGER_FORMULAS = (
                 "non_torch_bytes": 0.5,
                 "counted_graph_bytes": 0.5,
                 "other_bytes": 0,
+                "pool_share": 1.0,
             },
             value=4.0,
             rel=1e-12,

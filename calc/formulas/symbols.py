@@ -153,6 +153,7 @@ SYMBOLS = _symbols(
     ("non_torch_bytes", "M_{lib}", "communication and library buffers", "byte"),
     ("counted_graph_bytes", "M_{graph}", "CUDA graphs, where they are counted before the pool", "byte"),
     ("other_bytes", "M_{other}", "states, reserves and other lines that are counted", "byte"),
+    ("pool_share", "f", "share of what is left that the pool takes", "1"),
     ("pool_bytes", "M_{pool}", "bytes of the pool of one GPU", "byte"),
     ("block_bytes", "M_b", "bytes of one block on this GPU", "byte"),
     ("blocks", "n_b", "blocks of the pool", "1"),

@@ -26,13 +26,14 @@ def kv_pool_bytes(
     non_torch_bytes: Numbers,
     counted_graph_bytes: Numbers,
     other_bytes: Numbers,
+    pool_share: Numbers,
 ) -> Numbers:
-    """Bytes of the KV pool of one GPU: the budget, less everything that the engine counts before it sizes the pool.
+    """Bytes of the KV pool of one GPU: the budget, less everything that the engine counts, times what it takes of the rest.
 
     Source: the engines' start-up code; errors over public logs are on the Accuracy page. Ignores: memory that is taken after
     start (graphs of versions that do not count them come out of what is left free).
     """
-    return (
+    return pool_share * (
         budget_bytes
         - rank_weight_bytes
         - activation_peak

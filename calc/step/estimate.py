@@ -289,6 +289,7 @@ class StepModel:
             state=np.where(busy > SATURATED, "saturated", np.where(busy > NEAR, "near saturation", "stable")),
             decode=decode,
             evidence=decode.evidence,
+            parts=found,
         )
 
     def kv_transfer_s(self, tokens: Any, *, overlapped: bool = False) -> Any:

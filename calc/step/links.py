@@ -35,22 +35,39 @@ def profile_links(
     accelerator: Accelerator, profile: Profile, *, nodes: int = 1, node_size: int | None = None
 ) -> LinkSeconds:
     """Link times from the profile: measured curves inside a node, a network port between nodes."""
-    factor = profile.number("collectives.factor")
-    factor *= profile.calibration.get("communication_factor")
-    inside = node_size or max(accelerator.host_devices, accelerator.linked_devices)
+    factor = kernel_factor(profile)
 
     def seconds(table: OperatorTable, rows: NDArray[np.intp]) -> Array:
         out = np.zeros((len(rows), table.units.shape[1]))
         for index, row in enumerate(rows):
             kind = KINDS[table.operators.kind_index[row, 0]]
             ranks = int(table.operators.numbers["ranks"][row, 0])
-            curve, rate = _curve(profile, kind, ranks), link_bytes_per_s(accelerator, ranks)
-            if (nodes > 1 or ranks > inside) and kind is not Kind.POINT_TO_POINT:
-                curve, rate = NODE_CURVE, NODE_LINK_BYTES_PER_S
+            curve, rate = link_of(accelerator, profile, kind, ranks, nodes=nodes, node_size=node_size)
             out[index] = factor * curve.seconds(table.message_bytes[row], rate)
         return out
 
     return seconds
+
+
+def kernel_factor(profile: Profile) -> float:
+    """Times that an engine's collectives take over the fastest measured kernel, a measured endpoint's factor included."""
+    return profile.number("collectives.factor") * profile.calibration.get("communication_factor")
+
+
+def link_of(
+    accelerator: Accelerator,
+    profile: Profile,
+    kind: Kind,
+    ranks: int,
+    *,
+    nodes: int = 1,
+    node_size: int | None = None,
+) -> tuple[LinkCurve, float]:
+    """The curve of a collective among `ranks` GPUs, and the one-way rate of the link that it refers to."""
+    inside = node_size or max(accelerator.host_devices, accelerator.linked_devices)
+    if (nodes > 1 or ranks > inside) and kind is not Kind.POINT_TO_POINT:
+        return NODE_CURVE, NODE_LINK_BYTES_PER_S
+    return _curve(profile, kind, ranks), link_bytes_per_s(accelerator, ranks)
 
 
 def _curve(profile: Profile, kind: Kind, ranks: int) -> LinkCurve:

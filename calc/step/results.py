@@ -11,6 +11,7 @@ from calc.profile import Evidence
 from calc.provenance import Estimate
 from calc.roofline import Bound
 from calc.step.seconds import PassSeconds
+from calc.step.serving import Interleaved
 
 
 def _first(estimate: Estimate) -> dict[str, float]:
@@ -74,7 +75,7 @@ class ServingPoint:
 
     `tpot_s`: (end to end - TTFT)/(n - 1), the gap between tokens. `tpot_with_first_s`: end to end over n, the other
     definition. `prefill_s`: one prompt from start to end, once it runs. `state`: "stable", "near saturation" or
-    "saturated" by the share of time that prompts take.
+    "saturated" by the share of time that prompts take. `parts`: the solved fixed point, with what it was made of.
     """
 
     ttft_s: Estimate
@@ -89,6 +90,7 @@ class ServingPoint:
     state: Any
     decode: StepEstimate
     evidence: Evidence
+    parts: Interleaved
 
     def as_json(self) -> dict[str, Any]:
         """One candidate (the first) as a JSON record, in the names of the command line's contract."""

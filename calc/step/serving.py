@@ -18,7 +18,11 @@ ROUNDS = 4  # the fixed point contracts fast; three rounds are within 0.1%
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleaved:
-    """Decode time of a request, sequences that decode at a time, and the share of the cycle spent on prompts."""
+    """Decode time of a request, sequences that decode at a time, and the share of the cycle spent on prompts.
+
+    The rest is what they were made of: users of one rank, its decode step, what one prompt adds, the share of its life that
+    a request decodes as the last round had it, the share of prompts seen, and how the first token comes about.
+    """
 
     decode_s: Any
     decoding: Any
@@ -26,6 +30,12 @@ class Interleaved:
     ttft_s: Any
     prefill_s: Any
     prefill_share: Any
+    users: Any
+    decode_step_s: Any
+    extra_s: Any
+    decoding_share: Any
+    prefill_seen: Any
+    first_token: FirstToken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +71,14 @@ def interleave(
     decode = np.asarray(output_tokens * decode_step_s, dtype=float)
     ttft = np.asarray(prefill_s, dtype=float)
     busy: Any = 0.0
+    overlap: Any = 1.0
     for _ in range(ROUNDS):
         overlap = decode / (decode + ttft)
         stall = share * others * overlap * extra_s
         decode = output_tokens * decode_step_s + stall
         busy = stall / decode
         ttft = first_token.seconds(tpot_s=decode / output_tokens, prefill_s=prefill_s, prefill_share=busy)
+    at_last = overlap
     overlap = decode / (decode + ttft)
     return Interleaved(
         decode_s=decode,
@@ -75,4 +87,10 @@ def interleave(
         ttft_s=ttft,
         prefill_s=prefill_s,
         prefill_share=busy,
+        users=concurrency,
+        decode_step_s=decode_step_s,
+        extra_s=extra_s,
+        decoding_share=at_last,
+        prefill_seen=share,
+        first_token=first_token,
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from calc.memory.closed_forms import activation_peak_bytes
 from calc.memory.engines.shapes import ModelShape
 from calc.memory.engines.versions import SAMPLER_LATER, VersionRules
 from calc.provenance import Estimate, Provenance
@@ -61,7 +62,18 @@ class ActivationPeak:
 
     @property
     def total(self) -> float:
-        return max(self.sampler, self.forward, self.vision_forward) + self.expert_workspace + self.vision_kept
+        return float(activation_peak_bytes(**dict(self.inputs)))
+
+    @property
+    def inputs(self) -> tuple[tuple[str, float], ...]:
+        """The terms by the names of their formula (`activation_peak_bytes`)."""
+        return (
+            ("sampler_bytes", self.sampler),
+            ("forward_bytes", self.forward),
+            ("vision_bytes", self.vision_forward),
+            ("workspace_bytes", self.expert_workspace),
+            ("kept_bytes", self.vision_kept),
+        )
 
 
 def activation_peak(shape: ModelShape, step: StepShape, rules: VersionRules) -> ActivationPeak:

@@ -28,17 +28,23 @@ class Line:
     """One line: bytes with range and provenance, and where they come from in words.
 
     `counted`: subtracted before the pool is sized. A line that is not counted is paid from what the engine leaves free.
+    `formula` names the registry's formula that gives the best estimate from `inputs`, for lines that have one.
     """
 
     kind: LineKind
     bytes: Estimate
     note: str = ""
     counted: bool = True
+    formula: str = ""
+    inputs: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLedger:
-    """The memory of one GPU; `gpus` of them look the same. `budget` is what the engine may use of `total`."""
+    """The memory of one GPU; `gpus` of them look the same. `budget` is what the engine may use of `total`.
+
+    `pool_share`: share of what the lines leave that the pool takes; None where the pool was asked for in bytes or tokens.
+    """
 
     label: str
     gpus: int
@@ -47,6 +53,7 @@ class RankLedger:
     lines: tuple[Line, ...]
     kv: Estimate
     left: Estimate
+    pool_share: float | None = 1.0
 
     def bytes_of(self, kind: LineKind) -> float:
         """Best estimate of one kind of line, in bytes."""
@@ -74,6 +81,7 @@ class KvNumbers:
     needed_bytes: int
     available_bytes: float
     longest_length: int
+    blocks_per_sequence: int = 0  # blocks that a sequence of max_model_len needs
     n_groups: int = 1
     padding_layers: int = 0
     window_tokens: int | None = None  # SGLang: tokens of the sliding pool
@@ -95,6 +103,7 @@ def numbers_of(pool: Pool, *, logical_bytes: int, reserved_bytes: float, max_mod
         needed_bytes=pool.needed_bytes,
         available_bytes=pool.available_bytes,
         longest_length=pool.longest_length,
+        blocks_per_sequence=pool.blocks_per_request,
         n_groups=pool.n_groups,
         padding_layers=pool.padding_layers,
     )

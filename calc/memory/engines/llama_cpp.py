@@ -267,6 +267,7 @@ def _rank(
         lines=lines,
         kv=Estimate.exactly(needed),
         left=rest_of(free, [Estimate.exactly(needed)]),
+        pool_share=None,  # as many cells as the context and the slots ask for
     )
     return rank, free
 

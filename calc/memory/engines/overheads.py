@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from calc.accelerator import Accelerator
 from calc.layout import Layout
+from calc.memory.closed_forms import graph_bytes
 from calc.provenance import Estimate, Provenance
 from calc.units import GIB, MIB
 
@@ -113,15 +114,24 @@ def captured_sizes(max_seqs: int) -> tuple[int, int]:
     return len(piecewise), len([s for s in piecewise if s <= max_seqs])
 
 
-def graph_estimate(
+def graph_numbers(
     *, n_layers: int, max_seqs: int, moe: bool, expert_parallel: bool, sizes: int | None = None
-) -> Estimate:
-    """Bytes that vLLM estimates for its CUDA graphs: linear in captured sizes and layers, not divided by TP."""
-    count = sum(captured_sizes(max_seqs)) if sizes is None else sizes
-    per_layer, lowest = GRAPH_LAYER_BYTES, 0.7
-    if moe:
-        per_layer = GRAPH_MOE_LAYER_BYTES
+) -> dict[str, float]:
+    """What the estimate of CUDA graphs is made of, by the names of its formula (`graph_bytes`)."""
+    per_layer = GRAPH_MOE_LAYER_BYTES if moe else GRAPH_LAYER_BYTES
     if moe and expert_parallel:
-        per_layer, lowest = GRAPH_EXPERT_PARALLEL_LAYER_BYTES, 0.2  # a smaller one was seen as well
-    best = GRAPH_FIXED_BYTES + count * n_layers * per_layer
+        per_layer = GRAPH_EXPERT_PARALLEL_LAYER_BYTES
+    captured = sum(captured_sizes(max_seqs)) if sizes is None else sizes
+    return {
+        "fixed_bytes": GRAPH_FIXED_BYTES,
+        "captured": captured,
+        "n_layers": n_layers,
+        "bytes_per_capture": per_layer,
+    }
+
+
+def graph_estimate(numbers: dict[str, float], *, spread_over_ranks: bool) -> Estimate:
+    """Bytes that vLLM estimates for its CUDA graphs: linear in captured sizes and layers, not divided by TP."""
+    lowest = 0.2 if spread_over_ranks else 0.7  # a smaller one was seen as well where experts are spread
+    best = float(graph_bytes(**numbers))
     return Estimate(low=lowest * best, best=best, high=GRAPH_RANGE * best, provenance=Provenance.FITTED)

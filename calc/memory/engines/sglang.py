@@ -183,6 +183,7 @@ def _rank(
         lines=tuple(lines),
         kv=kv,
         left=rest_of(start.free, [budget, start.graphs]),
+        pool_share=1.0 if settings.available_kv_bytes is None else None,
     )
     return rank, slots
 

@@ -138,7 +138,10 @@ def _rank(
     free = rest_of(total, [context, weights, buffers])
     if settings.free_memory_bytes is not None:
         free = Estimate.exactly(float(settings.free_memory_bytes))
-    kv = free.scaled(settings.memory_utilization or FREE_FRACTION)
+    share: float | None = settings.memory_utilization or FREE_FRACTION
+    kv = free.scaled(share)
+    if settings.available_kv_bytes is not None or settings.free_memory_bytes is not None:
+        share = None
     if settings.available_kv_bytes is not None:
         kv = Estimate.exactly(float(settings.available_kv_bytes))
     return RankLedger(
@@ -157,4 +160,5 @@ def _rank(
         ),
         kv=kv,
         left=rest_of(free, [kv]),
+        pool_share=share,
     )

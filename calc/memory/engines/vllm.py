@@ -26,7 +26,7 @@ from calc.memory.engines.estimates import (
 from calc.memory.engines.kv_groups import StagePool, pool_of, stage_block_bytes
 from calc.memory.engines.ledger import Ledger, Line, LineKind, RankLedger, numbers_of
 from calc.memory.engines.nearest import fits
-from calc.memory.engines.overheads import graph_estimate, non_torch
+from calc.memory.engines.overheads import graph_estimate, graph_numbers, non_torch
 from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape, shape_of
 from calc.memory.engines.sharding import (
@@ -167,6 +167,8 @@ def _rank(
                 peak, has_vision=shape.vision is not None, defaulted=start.batch_assumed
             ),
             note=f"dummy step of {start.tokens:,} tokens and {start.sequences:,} sequences",
+            formula="activation_peak_bytes",
+            inputs=peak.inputs,
         ),
         Line(
             kind=LineKind.NON_TORCH,
@@ -193,6 +195,7 @@ def _rank(
         lines=tuple(lines),
         kv=kv,
         left=left,
+        pool_share=1.0 if settings.available_kv_bytes is None else None,
     )
 
 
@@ -232,16 +235,25 @@ def _graph_line(
 ) -> Line | None:
     if settings.enforce_eager:
         return None
-    estimate = graph_estimate(
+    spread = shape.is_moe and layout.ep > 1 and layout.dp > 1
+    numbers = graph_numbers(
         n_layers=stage.last - stage.first,
         max_seqs=start.sequences,
         moe=shape.is_moe,
-        expert_parallel=layout.ep > 1 and layout.dp > 1,
+        expert_parallel=spread,
         sizes=settings.graph_sizes,
     )
+    estimate = graph_estimate(numbers, spread_over_ranks=spread)
     counted = start.graphs is GraphRule.SUBTRACTED
     note = "estimated and subtracted" if counted else "taken from what the engine leaves free"
-    return Line(kind=LineKind.GRAPHS, bytes=estimate, note=note, counted=counted)
+    return Line(
+        kind=LineKind.GRAPHS,
+        bytes=estimate,
+        note=note,
+        counted=counted,
+        formula="graph_bytes",
+        inputs=tuple(numbers.items()),
+    )
 
 
 def _weights_note(stage: StageLayers, rotary: float, load_peak: float) -> str:
