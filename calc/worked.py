@@ -425,17 +425,27 @@ def _worked_blocks(found: Ledger) -> Iterator[Worked]:
         inputs={"pool_bytes": kv.available_bytes, "block_bytes": kv.block_bytes},
         result=kv.num_blocks,
     )
-    if kv.blocks_per_sequence:
-        yield Worked(
-            formula="pool_sequences",
-            inputs={"blocks": kv.num_blocks, "blocks_per_sequence": kv.blocks_per_sequence},
-            result=kv.max_concurrency,
-        )
-        yield Worked(
-            formula="pool_tokens",
-            inputs={
-                "sequences_in_pool": kv.num_blocks / kv.blocks_per_sequence,
-                "longest_tokens_limit": kv.max_model_len,
-            },
-            result=kv.tokens,
-        )
+    yield from worked_sequences(found)
+    yield Worked(
+        formula="pool_tokens",
+        inputs={
+            "sequences_in_pool": kv.max_concurrency,
+            "longest_tokens_limit": kv.max_model_len,
+        },
+        result=kv.tokens,
+    )
+
+
+def worked_sequences(found: Ledger) -> Iterator[Worked]:
+    """Sequences of the ledger's longest length that its pool holds; an engine that counts tokens has blocks of its page."""
+    kv = found.kv
+    if found.tightest.pool_share is None or not kv.num_blocks:
+        return
+    blocks, each = float(kv.num_blocks), float(kv.blocks_per_sequence)
+    if not each:
+        blocks, each = kv.tokens / kv.block_size, kv.max_model_len / kv.block_size
+    yield Worked(
+        formula="pool_sequences",
+        inputs={"blocks": blocks, "blocks_per_sequence": each},
+        result=kv.max_concurrency,
+    )

@@ -12,18 +12,23 @@ from calc.answer import Answer
 from calc.scenario import Fidelity
 from calc.sizing import DecodeStep, FleetStep, PrefillStep, SequencesStep
 from calc.substitution import formulas_of, symbols_of
+from calc.worked_answer import worked_step
 from pages._levers import BINDING
-from pages._ui import show_formulas
+from pages._ui import show_formulas, show_worked
 
 
 def draw_steps(result: Answer) -> None:
     """One closed row per step that the answer reached; the row's label is its conclusion."""
     st.subheader("How the answer comes about", anchor=False)
     for number, (step, conclusion, lines) in enumerate(steps_of(result), start=1):
-        with st.expander(f"**{number}** {conclusion}", key=f"step-{step}"):
+        with st.expander(f"**{number}** {conclusion}", key=f"step-{step}", on_change="rerun") as row:
             st.markdown("\n".join(f"- {line}" for line in lines))
+            if not row.open:
+                continue
             if result.inputs.scenario.fidelity == Fidelity.TEXTBOOK:
                 show_formulas(formulas_of(result, step), symbols_of(result, step))
+            else:
+                show_worked(worked_step(result, step))
 
 
 def step_rows(result: Answer) -> list[dict[str, Any]]:

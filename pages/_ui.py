@@ -17,6 +17,7 @@ import streamlit as st
 from calc.errors import RidgebeamError
 from calc.formulas import FORMULAS
 from calc.provenance import Provenance
+from calc.worked import Worked
 from pages._chart_data import chart_rows
 
 CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
@@ -124,6 +125,31 @@ def show_formulas(ids: Sequence[str], inputs: Mapping[str, float]) -> None:
             f"{plain_text(formula.title)}. Source: {plain_text(formula.source)}. "
             f"Ignores: {plain_text(formula.ignores or 'nothing')}."
         )
+
+
+def show_worked(lines: Sequence[Worked]) -> None:
+    """Worked formulas, one under the other; what a line is about stands above it, its source is said once."""
+    said: set[str] = set()
+    about = ""
+    for line in lines:
+        formula = FORMULAS[line.formula]
+        if line.about and line.about != about:
+            st.markdown(f"**{plain_text(line.about)}**")
+        about = line.about
+        st.latex(formula.substituted(line.inputs))
+        if line.formula not in said:
+            st.caption(
+                f"{plain_text(formula.title)}. Source: {plain_text(formula.source)}. "
+                f"Ignores: {plain_text(formula.ignores or 'nothing')}."
+            )
+        said.add(line.formula)
+
+
+def show_worked_maths(lines: Callable[[], Sequence[Worked]], *, key: str) -> None:
+    """The page's arithmetic, folded away and worked out once it is opened."""
+    with st.expander("Show the maths", icon=":material/function:", key=key, on_change="rerun") as row:
+        if row.open:
+            show_worked(lines())
 
 
 def show_maths(ids: Sequence[str], inputs: Mapping[str, float]) -> None:

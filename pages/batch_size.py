@@ -10,6 +10,8 @@ from calc.curves import BatchCurve, batch_curve
 from calc.errors import MissingSpec
 from calc.scenario import Fidelity
 from calc.substitution import symbols_of
+from calc.worked import Worked
+from calc.worked_answer import decode_pass
 from pages._figures import batch_figure, batch_finding
 from pages._inputs import current_answer
 from pages._levers import BINDING
@@ -23,6 +25,7 @@ from pages._ui import (
     show_maths,
     show_metrics,
     show_title,
+    show_worked_maths,
 )
 from presets.scenarios import BATCH_LESSONS, ReadyScenario
 
@@ -71,11 +74,24 @@ def main() -> None:
             )
     if curve.fidelity == Fidelity.TEXTBOOK:
         show_maths(("decode_step_s", "tokens_per_s", "memory_bound_batch"), symbols_of(result, "decode"))
+    else:
+        show_worked_maths(lambda: _worked(result, curve), key="batch-maths")
     show_data(_rows(curves), key="batch-data", name="ridgebeam-batch")
     show_ignored(
         "Prompts that share the steps: they lengthen the TPOT of an answer, and are counted there and in GPUs.",
         "Sequences of different lengths: each holds the mean context.",
     )
+
+
+def _worked(result: Answer, curve: BatchCurve) -> list[Worked]:
+    """The step at the marked batch, and the rate that it makes."""
+    step_s = float(curve.at_step_s.best)
+    rate = Worked(
+        formula="tokens_per_s",
+        inputs={"batch": curve.at, "step_s": step_s},
+        result=float(curve.at_tokens_per_s.best),
+    )
+    return [*decode_pass(result, batch=float(curve.at)).whole(), rate]
 
 
 def _headline(curve: BatchCurve) -> str:

@@ -13,6 +13,7 @@ from calc.expected import engine_settings, length_limit, memory_of
 from calc.memory.engines import Ledger
 from calc.memory.launch_flags import launch_flags
 from calc.memory.waterfall import waterfall
+from calc.worked import worked_ledger
 from pages._inputs import current_answer
 from pages._memory_figure import (
     waterfall_figure,
@@ -28,6 +29,7 @@ from pages._ui import (
     show_ignored,
     show_metrics,
     show_title,
+    show_worked_maths,
 )
 
 ENGINE_NAMES = {
@@ -58,6 +60,7 @@ def main() -> None:
         )
     with st.expander("Compare with a real start-up log", icon=":material/compare_arrows:"):
         guarded(lambda: draw_log(result, settings))()
+    show_worked_maths(lambda: worked_ledger(found), key="memory-maths")
     show_data(memory_rows(steps), key="memory-data", name="ridgebeam-memory")
     show_ignored(
         "Memory that other processes hold on the same card.",

@@ -1,0 +1,39 @@
+"""Show the maths at expected fidelity: opened, each page works its own numbers out."""
+
+import pytest
+
+pytestmark = pytest.mark.app
+
+
+def opened(app, key):
+    app.session_state[key] = True
+    app.run()
+    assert not app.exception
+    return [line.value.strip("$\n ") for line in app.latex]
+
+
+def test_the_five_steps_of_a_deployment(open_page):
+    app = open_page()
+    assert not app.latex
+    letters = {
+        "memory": r"M_{pool} = ",
+        "sequences": "N = ",
+        "decode": r"t_{pass} = ",
+        "prefill": r"t_{pass} = ",
+        "fleet": r"\mathrm{TTFT} = ",
+    }
+    for step, letter in letters.items():
+        lines = opened(app, f"step-{step}")
+        assert any(line.startswith(letter) for line in lines), (step, lines)
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "letter"),
+    [
+        ("batch_size.py", "batch-maths", r"t_{pass} = "),
+        ("memory.py", "memory-maths", r"M_{pool} = "),
+    ],
+)
+def test_pages_work_their_numbers_out(open_page, file, key, letter):
+    lines = opened(open_page(file), key)
+    assert any(line.startswith(letter) for line in lines), lines

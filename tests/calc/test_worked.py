@@ -1,0 +1,141 @@
+"""Every worked formula gives the number that the product shows, over models, layouts, engines and fidelities."""
+
+from dataclasses import replace
+from math import isclose
+
+import numpy as np
+import pytest
+
+from calc.answer import answer
+from calc.formulas import FORMULAS
+from calc.formulas.ledger_formulas import LEDGER_FORMULAS
+from calc.formulas.serving_formulas import SERVING_FORMULAS
+from calc.formulas.step_formulas import OPERATOR_FORMULAS
+from calc.operators import ForwardPass
+from calc.profile import Calibration
+from calc.replica_model import replica_model
+from calc.scenario import Scenario
+from calc.worked import WorkedPass, worked_serving
+from calc.worked_answer import worked_step
+from presets.resolve import resolve
+
+SCENARIOS = {
+    "default": Scenario(),
+    "tensor parallel": Scenario(model="meta-llama/Llama-2-70b-hf", gpu="h100-sxm5-80gb", tp=4),
+    "experts": Scenario(model="Qwen/Qwen3-30B-A3B", gpu="b200-sxm-180gb", quantization="fp8"),
+    "latent": Scenario(model="deepseek-ai/DeepSeek-V3", gpu="h200-sxm-141gb", tp=8),
+    "windows": Scenario(model="google/gemma-3-27b-it", gpu="a100-sxm4-80gb", prefix_share=0.5),
+    "two nodes": Scenario(model="meta-llama/Llama-2-70b-hf", gpu="a100-sxm4-80gb", tp=16, nodes=2),
+    "roofline": Scenario(fidelity="roofline", tp=2),
+    "sglang": Scenario(engine="sglang", model="Qwen/Qwen3-8B", rate_per_s=30.0),
+    "tensorrt-llm": Scenario(engine="tensorrt-llm"),
+    "llama.cpp": Scenario(
+        engine="llama.cpp", gpu="rtx-4090", model="Qwen/Qwen3-8B", traffic="users", users=1, tpot_s=None
+    ),
+    "users": Scenario(traffic="users", users=70, quantization="int4-g128"),
+    "cache given": Scenario(kv_bytes_per_gpu=30e9),
+}
+STEPS = ("memory", "sequences", "decode", "prefill", "fleet")
+PASSES = (
+    ForwardPass.decode(1.0, 100.0),
+    ForwardPass.decode(64.0, 3000.0),
+    ForwardPass.prefill(37.0),
+    ForwardPass.mixed(16.0, 900.0, prompt_tokens=512.0, prefix=256.0),
+)
+
+
+@pytest.fixture(scope="module")
+def answers():
+    return {name: answer(resolve(scenario)) for name, scenario in SCENARIOS.items()}
+
+
+def value(line):
+    return float(FORMULAS[line.formula].value(line.inputs))
+
+
+def wrong(lines, rel=1e-9):
+    return [
+        (line.formula, line.about, value(line), line.result)
+        for line in lines
+        if not isclose(value(line), line.result, rel_tol=rel, abs_tol=1e-15)
+    ]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_operator_of_every_pass_comes_out_again(answers, name):
+    result = answers[name]
+    model = replica_model(result.inputs, result.layout)
+    for step in PASSES:
+        worked = WorkedPass(model=model, step=step)
+        rows = worked.rows()
+        assert not wrong(line for row in rows for line in worked.operator(row))
+        assert not wrong(worked.whole())
+        last = [worked.operator(row)[-1].result for row in rows]
+        fixed = float(np.ravel(worked.estimate.operators.fixed)[0])
+        assert sum(last) + fixed == pytest.approx(float(np.ravel(worked.estimate.operators.total)[0]))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_step_of_an_answer_comes_out_again(answers, name):
+    result = answers[name]
+    assert result.verdict.fits
+    for step in STEPS:
+        assert not wrong(worked_step(result, step), rel=2e-3 if step == "fleet" else 1e-9)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_worked_numbers_are_those_on_the_page(answers, name):
+    """Times under load are read between the concurrencies that were asked: within 0.2%."""
+    result = answers[name]
+    at = {step: {line.formula: line.result for line in worked_step(result, step)} for step in STEPS}
+    assert at["decode"]["pass_s"] == pytest.approx(result.decode.time.step_s.best, rel=1e-9)
+    assert at["prefill"]["pass_s"] == pytest.approx(result.prefill.prefill_s.best, rel=1e-9)
+    assert at["fleet"]["tpot_under_load_s"] == pytest.approx(result.tpot_s.best, rel=2e-3)
+    assert at["fleet"]["ttft_under_load_s"] == pytest.approx(result.ttft_s.best, rel=2e-3)
+    if result.inputs.scenario.fidelity == "expected":
+        assert at["decode"]["range_low_s"] == pytest.approx(result.decode.time.step_s.low)
+        assert at["decode"]["range_high_s"] == pytest.approx(result.decode.time.step_s.high)
+    if "pool_sequences" in at["sequences"]:
+        assert int(at["sequences"]["pool_sequences"]) * result.layout.dp == result.sequences.fit
+    if "kv_pool_bytes" in at["memory"]:
+        assert at["memory"]["kv_pool_bytes"] == pytest.approx(result.memory.kv_bytes_per_gpu)
+
+
+def test_a_calibrated_profile_comes_out_again(answers):
+    result = answers["tensor parallel"]
+    scalars = {
+        "decode_factor": 1.1,
+        "prefill_factor": 0.9,
+        "communication_factor": 1.3,
+        "step_s": 1e-3,
+        "sequence_s": 1e-5,
+        "ttft_s": 0.02,
+    }
+    profile = replace(result.inputs.offer.profile, calibration=Calibration(scalars=scalars))
+    inputs = replace(result.inputs, offer=replace(result.inputs.offer, profile=profile))
+    model = replica_model(inputs, result.layout)
+    for step in PASSES:
+        worked = WorkedPass(model=model, step=step)
+        assert not wrong(line for row in worked.rows() for line in worked.operator(row))
+        assert not wrong(worked.whole())
+    point = model.serving(input_tokens=512, output_tokens=256, concurrency=12.5)
+    assert not wrong(worked_serving(point, users=12.5, output_tokens=256))
+
+
+def test_every_formula_of_the_step_model_and_the_ledger_is_used(answers):
+    used = {
+        line.formula for result in answers.values() for step in STEPS for line in worked_step(result, step)
+    }
+    for result in answers.values():
+        worked = WorkedPass(model=replica_model(result.inputs, result.layout), step=PASSES[-1])
+        used |= {line.formula for row in worked.rows() for line in worked.operator(row)}
+    known = {record.id for record in (*OPERATOR_FORMULAS, *SERVING_FORMULAS, *LEDGER_FORMULAS)}
+    assert known <= used
+
+
+def test_every_worked_formula_can_be_typeset(answers):
+    for step in STEPS:
+        for line in worked_step(answers["experts"], step):
+            text = FORMULAS[line.formula].substituted(line.inputs)
+            assert "nan" not in text
+            assert text.count("{") == text.count("}")
