@@ -28,6 +28,11 @@ def uses_cache(requests: RequestTable, rules: EngineRules) -> bool:
 def check_requests(requests: RequestTable, pool: Pool) -> None:
     """Refuse requests that the engine could never run, by number."""
     rules = pool.rules
+    draft_step = rules.speculation.draft_step if rules.speculation is not None else None
+    if draft_step is not None and draft_step.window not in (0, pool.step.window):
+        raise InputError(
+            "draft window", draft_step.window, f"it must be the target's ({pool.step.window} tokens), or none"
+        )
     limit = requests.output_tokens if requests.output_limit is None else requests.output_limit
     tokens = requests.input_tokens + (0 if pool.hands_over else requests.output_tokens - 1)
     spare = rules.watermark_blocks
@@ -44,7 +49,7 @@ def check_requests(requests: RequestTable, pool: Pool) -> None:
                 f"at most reserve_tokens ({rules.reserve_tokens}) are allowed",
             )
         tokens = np.full(len(requests), rules.reserve_tokens)
-    blocks = -(-tokens // rules.block_size) + spare
+    blocks = -(-(tokens + rules.drafts) // rules.block_size) + spare
     place = int(np.argmax(blocks))
     if blocks[place] > rules.num_blocks:
         raise InputError(
@@ -88,7 +93,9 @@ def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, ski
         "prefill_limit": rules.prefill_limit,
         "window": pool.step.window,
         "classes": int(_ranks(requests, rules).max()) + 1,
-        "skip": skip,
+        "skip": skip and rules.speculation is None,
+        "drafts": rules.drafts,
+        "acceptance": rules.speculation.acceptance if rules.speculation is not None else 0.0,
         "shared_text": cached and requests.shares_text,
         "batch_size": rules.slots,
         "router": ROUTER_CODES[cluster.router],
@@ -232,7 +239,7 @@ def replica_arrays(requests: RequestTable, pool: Pool, settings: Any) -> layout.
     texts = np.zeros((count, 1), np.int32)
     if cached:
         longest = int((requests.input_tokens + requests.output_tokens).max())
-        settings["table_width"] = -(-longest // rules.block_size) + 1
+        settings["table_width"] = -(-(longest + rules.drafts) // rules.block_size) + 1
         settings["ids_at"] = holders * settings["table_width"]
         ids = np.zeros(1, np.int32)
         if requests.prefix_ids is not None:

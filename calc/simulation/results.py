@@ -119,6 +119,8 @@ class SimulationResult:
     useful_slots: int
     hit_blocks: int
     looked_up_blocks: int
+    drafted_passes: int
+    drafted_tokens: int
     peak_running: int
     peak_blocks: int
     num_blocks: int
@@ -170,6 +172,8 @@ class SimulationResult:
             useful_slots=total("useful_slots"),
             hit_blocks=total("hit_blocks"),
             looked_up_blocks=total("looked_up_blocks"),
+            drafted_passes=total("drafted_passes"),
+            drafted_tokens=total("drafted_tokens"),
             peak_running=int(state["peak_running"].max()),
             peak_blocks=int(state["peak_blocks"].max()),
             num_blocks=run.rules.num_blocks,
@@ -288,6 +292,11 @@ class SimulationResult:
     def prefix_hit_rate(self) -> float:
         """Share of the prompts' blocks that the prefix cache held."""
         return self.hit_blocks / self.looked_up_blocks if self.looked_up_blocks else 0.0
+
+    @property
+    def tokens_per_pass(self) -> float:
+        """Tokens that a sequence got from a pass that checked its draft, before its end cut them off; 1 without drafts."""
+        return self.drafted_tokens / self.drafted_passes if self.drafted_passes else 1.0
 
     @property
     def utilization(self) -> float:

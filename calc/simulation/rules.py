@@ -11,8 +11,10 @@ from math import isfinite
 from typing import Any
 
 from calc.errors import InputError
+from calc.simulation.step_table import StepTable
 
 MAX_COUNT = 2**30
+MAX_DRAFTS = 64
 NO_BUDGET = 2**40  # tokens a pass, where an engine knows no budget
 
 
@@ -25,6 +27,25 @@ class EngineFamily(StrEnum):
     SARATHI = "sarathi"
     ORCA = "orca"
     STATIC = "static"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """A draft of `drafts` tokens a pass, each kept with chance `acceptance` given that all before it were.
+
+    draft_step: the time of one draft step for the decoding sequences; None: proposals cost nothing (looked up in the
+    prompt). Ignores: that acceptance differs between texts and falls along a draft, and the draft model's own prefill.
+    """
+
+    drafts: int
+    acceptance: float
+    draft_step: StepTable | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.drafts, int) or not 1 <= self.drafts <= MAX_DRAFTS:
+            raise InputError("drafts", self.drafts, f"it must be a whole number from 1 to {MAX_DRAFTS}")
+        if not (isfinite(self.acceptance) and 0 <= self.acceptance <= 1):
+            raise InputError("acceptance", self.acceptance, "it is a chance, from 0 to 1")
 
 
 class Policy(StrEnum):
@@ -55,6 +76,7 @@ FEATURES: dict[str, frozenset[EngineFamily]] = {
     "conservativeness": frozenset({_SGLANG}),
     "batch_size": frozenset({_STATIC}),
     "batch_timeout_s": frozenset({_STATIC}),
+    "speculation": frozenset({_VLLM, _SGLANG}),
     "prefill_pool": frozenset({_VLLM}),
 }
 """Which family models which setting; any other value than the dataclass's default is refused elsewhere."""
@@ -80,7 +102,7 @@ class EngineRules:
     max_seqs: requests that run at once (nano-vllm: in one pass). prefix_cache: None: on if the requests share text.
     long_prefill_threshold: longest chunk of one prompt, 0: none. watermark: share of the pool that admission leaves
     free. reserve_full_prompt: admit a prompt only if all of it fits (vLLM's scheduler_reserve_full_isl).
-    reserve_tokens: Orca's length that every request reserves; None: its own length, an oracle.
+    reserve_tokens: Orca's length that every request reserves; None: its own length, an oracle. speculation: a draft.
     """
 
     family: EngineFamily
@@ -100,6 +122,7 @@ class EngineRules:
     conservativeness: float = 1.0
     batch_size: int | None = None
     batch_timeout_s: float | None = None
+    speculation: Speculation | None = None
 
     def __post_init__(self) -> None:
         if self.family not in _EVERY:
@@ -117,12 +140,15 @@ class EngineRules:
             raise InputError(
                 "long_prefill_threshold", self.long_prefill_threshold, "it needs chunked prefill"
             )
+        if self.speculation is not None and self.mixed_chunk:
+            raise InputError("mixed_chunk", True, "it does not go with speculation")
         mixes = self.family in (_VLLM, _SARATHI)
-        if mixes and self.budget < self.places:
+        each = 1 + self.drafts
+        if mixes and self.budget < self.places * each:
             raise InputError(
                 "token_budget",
                 self.budget,
-                f"it must be at least max_seqs ({self.places}): each running sequence takes a token",
+                f"it must be at least max_seqs ({self.places}) x {each}: what each running sequence takes",
             )
 
     def _refuse_unmodelled(self) -> None:
@@ -172,6 +198,11 @@ class EngineRules:
         if self.max_prefill_tokens is not None:
             return self.max_prefill_tokens
         return int(DEFAULTS[_SGLANG]["max_prefill_tokens"])
+
+    @property
+    def drafts(self) -> int:
+        """Tokens that a draft proposes a pass."""
+        return self.speculation.drafts if self.speculation is not None else 0
 
     @property
     def watermark_blocks(self) -> int:

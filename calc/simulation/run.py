@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from calc.simulation.memory import (
     settings_record,
     uses_cache,
 )
-from calc.simulation.pools import pools_of
+from calc.simulation.pools import Pool, pools_of
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import PassRecord, SimulationResult
 from calc.simulation.rules import EngineFamily, EngineRules
@@ -33,6 +34,19 @@ _LOOPS: dict[EngineFamily, Callable[..., int]] = {
     EngineFamily.NANO_VLLM: loops.run_nano_vllm,
     EngineFamily.STATIC: loops.run_static,
 }
+
+
+def _draft_record(pool: Pool) -> Any:
+    """The draft's step time; zeros where there is none or it costs nothing."""
+    speculation = pool.rules.speculation
+    if speculation is None or speculation.draft_step is None:
+        record = np.ones(1, layout.TABLE)[0]
+        record["prefill_knots"] = record["decode_knots"] = np.arange(layout.MAX_KNOTS)
+        record["num_prefill"] = record["num_decode"] = 2
+        for name in ("base", "kv_s", "window_s", "attention_s"):
+            record[name] = 0
+        return record
+    return speculation.draft_step.record()
 
 
 class Cancelled(RidgebeamError):  # noqa: N818 - it is no fault: somebody asked for it
@@ -74,6 +88,7 @@ class Simulation:
             settings,
             np.zeros(1, layout.WORLD)[0],
             np.array([pool.step.record() for pool in self.pools], layout.TABLE),
+            np.array([_draft_record(pool) for pool in self.pools], layout.TABLE),
             move_records(requests, needed=len(self.pools) > 1),
         )
         self._loop = _LOOPS[rules.family]

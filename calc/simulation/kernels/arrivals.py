@@ -110,7 +110,7 @@ def hand_out(requests: Requests, replicas: Replicas, run: Run, request: int, fol
 
 def settle(requests: Requests, replicas: Replicas, runs: Runs) -> None:
     """Let a request on its way arrive: in the queue of a decode replica, or with its text."""
-    decoding = Run(runs.settings[1], runs.world, runs.table[1], runs.moves)
+    decoding = Run(runs.settings[1], runs.world, runs.table[1], runs.draft[1], runs.moves)
     request = next_landed(decoding)
     move = runs.moves[request]
     if move["landed"] < 0:
@@ -122,7 +122,7 @@ def settle(requests: Requests, replicas: Replicas, runs: Runs) -> None:
     else:
         let_go(
             row(replicas, int(move["source"])),
-            Run(runs.settings[0], runs.world, runs.table[0], runs.moves),
+            Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves),
             request,
         )
         make_ready(requests, row(replicas, int(requests[request]["replica"])), decoding, request)
@@ -160,7 +160,7 @@ def flush_waiting(requests: Requests, replicas: Replicas, run: Run) -> int:
 
 def next_move(requests: Requests, replicas: Replicas, runs: Runs) -> tuple[int, float]:
     """(replica that moves next, time at which something else may happen); (NONE, ...) when all is done."""
-    first_pool = Run(runs.settings[0], runs.world, runs.table[0], runs.moves)
+    first_pool = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
     while True:
         request, follows = next_arrival(requests, runs)
         arrival_s = float(requests[request]["arrival"]) if request != NONE else NEVER

@@ -125,7 +125,8 @@ def take_blocks(requests: Requests, replica: Replica, settings: Record, request:
 @inlined
 def holding(requests: Requests, replica: Replica, settings: Record, request: int) -> int:
     """Blocks that a request holds; while decoding they follow from its context."""
-    if requests[request]["state"] == DECODE and not settings["cached"] and not settings["reserve_all"]:
+    counted = settings["cached"] or settings["reserve_all"] or settings["drafts"]
+    if requests[request]["state"] == DECODE and not counted:
         return ceil_div(context(requests, replica.state[0], request), int(settings["block_size"]))
     return int(requests[request]["held"])
 

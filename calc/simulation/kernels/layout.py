@@ -151,6 +151,7 @@ STATE = np.dtype(
             "steps", "passes", "preemptions", "prefill_tokens", "decode_tokens", "slot_steps", "useful_slots",
             "mixed_steps", "gap_count", "pass_steps", "pass_prefill", "pass_decoding", "looked_up_blocks", "hit_blocks", "peak_blocks",
             "peak_running", "pool", "ready", "ready_head", "ready_tail", "arriving", "owed", "pass_chunks",
+            "drafted_passes", "drafted_tokens",
         )
     ]
     + [
@@ -171,12 +172,14 @@ SETTINGS = np.dtype(
             "register_late", "list_decoded", "mixed", "prefill_limit", "window", "classes", "skip", "feedback",
             "shared_text", "id_count", "key_width", "ids_block", "batch_size", "router", "replicas", "pad",
             "successors", "table_width", "ids_at", "hands_over", "takes_over", "first_replica", "seed", "shared_link",
+            "drafts",
         )
     ]
     + [
         (name, np.float64)
         for name in (
             "ratio_first", "ratio_least", "ratio_decay", "batch_timeout_s", "token_link_s", "link_latency_s",
+            "acceptance",
         )
     ],
     align=True,
@@ -218,6 +221,7 @@ class Run(NamedTuple):
     settings: Record
     world: Record
     table: Record
+    draft: Record  # step time of the draft model
     moves: Array  # one MOVE a request, or a single one if nothing ever moves
 
 
@@ -227,6 +231,7 @@ class Runs(NamedTuple):
     settings: Array
     world: Record
     table: Array
+    draft: Array
     moves: Array
 
 

@@ -33,7 +33,7 @@ def run_mixed(requests: Requests, replicas: Replicas, runs: Runs, max_passes: in
     """vLLM, Sarathi-Serve, Orca. Returns 1 when all requests are done, 0 if there is more, -1 if it is stuck."""
     place = 0
     replica = row(replicas, 0)
-    run = Run(runs.settings[0], runs.world, runs.table[0], runs.moves)
+    run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
     for _ in range(max_passes):
         chosen, limit_s = next_move(requests, replicas, runs)
         if chosen == NONE:
@@ -45,6 +45,7 @@ def run_mixed(requests: Requests, replicas: Replicas, runs: Runs, max_passes: in
                 runs.settings[replica.state[0]["pool"]],
                 runs.world,
                 runs.table[replica.state[0]["pool"]],
+                runs.draft[replica.state[0]["pool"]],
                 runs.moves,
             )
         before = int(replica.state[0]["passes"])
@@ -56,7 +57,7 @@ def run_mixed(requests: Requests, replicas: Replicas, runs: Runs, max_passes: in
 
 def run_sglang(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
     """SGLang; returns as `run_mixed`."""
-    run = Run(runs.settings[0], runs.world, runs.table[0], runs.moves)
+    run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
     for _ in range(max_passes):
         place, limit_s = next_move(requests, replicas, runs)
         if place == NONE:
@@ -71,7 +72,7 @@ def run_sglang(requests: Requests, replicas: Replicas, runs: Runs, max_passes: i
 
 def run_nano_vllm(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
     """nano-vllm; returns as `run_mixed`."""
-    run = Run(runs.settings[0], runs.world, runs.table[0], runs.moves)
+    run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
     for _ in range(max_passes):
         place, limit_s = next_move(requests, replicas, runs)
         if place == NONE:
@@ -86,7 +87,7 @@ def run_nano_vllm(requests: Requests, replicas: Replicas, runs: Runs, max_passes
 
 def run_static(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
     """Static batching, a whole batch a pass; returns as `run_mixed`."""
-    run = Run(runs.settings[0], runs.world, runs.table[0], runs.moves)
+    run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
     for _ in range(max_passes):
         place, _ = next_move(requests, replicas, runs)
         if place == NONE:

@@ -39,8 +39,8 @@ def plan_running(requests: Requests, replica: Replica, settings: Record) -> tupl
     """
     state = replica.state[0]
     size = int(settings["block_size"])
-    budget = int(settings["budget"]) - int(state["decoding"])
-    need = crossing_need(replica, settings, 1)
+    budget = int(settings["budget"]) - int(state["decoding"]) * (1 + int(settings["drafts"]))
+    need = crossing_need(requests, replica, settings, 1)
     attention = 0.0
     lone_tail = state["prefilling"] == 1 and replica.lists[PREFILLING, 0] == state["run_tail"]
     for i in range(state["prefilling"]):
@@ -74,7 +74,7 @@ def mixed_pass(requests: Requests, replica: Replica, run: Run, limit_s: float) -
     state = replica.state[0]
     if settings["skip"] and state["decoding"] > 0 and state["prefilling"] == 0 and state["late"] == 0:
         blocked = state["waiting"] + state["ready"] > 0
-        free = int(state["free"]) - crossing_need(replica, settings, 1) if blocked else 0
+        free = int(state["free"]) - crossing_need(requests, replica, settings, 1) if blocked else 0
         budget = int(settings["budget"]) - int(state["decoding"])
         if not (blocked and may_admit(requests, replica, settings, budget, free)):
             full = state["running"] >= settings["max_seqs"]

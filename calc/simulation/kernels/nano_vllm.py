@@ -76,7 +76,7 @@ def nano_pass(requests: Requests, replica: Replica, run: Run, limit_s: float) ->
     if settings["skip"] and leap(requests, replica, run, limit_s if open_to_arrivals else NEVER) > 0:
         unpark(requests, replica, run, most)
         return
-    while crossing_need(replica, settings, 1) > state["free"]:
+    while crossing_need(requests, replica, settings, 1) > state["free"]:
         loser = int(state["run_tail"])
         preempt(requests, replica, settings, loser)
         wait_again(requests, replica, settings, loser)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.simulation.kernels.blocks import context, list_blocks, take_blocks
+from calc.simulation.kernels.blocks import ceil_div, context, list_blocks, take_blocks
 from calc.simulation.kernels.clock import (
     add_gap,
     add_growing_gaps,
@@ -30,13 +30,19 @@ from calc.simulation.kernels.layout import (
 )
 from calc.simulation.kernels.leaving import complete_prefill, finish_due, next_wake
 from calc.simulation.kernels.sequences import drop_prefilling
+from calc.simulation.kernels.speculation import accept_drafts, pass_seconds
 
 
 @inlined
-def crossing_need(replica: Replica, settings: Record, steps: int) -> int:
+def crossing_need(requests: Requests, replica: Replica, settings: Record, steps: int) -> int:
     """Blocks that the decoding requests need for their next `steps` tokens."""
     if settings["reserve_all"]:
         return 0
+    if settings["drafts"]:
+        need = 0
+        for i in range(replica.state[0]["heap"]):
+            need += decode_need(requests, replica, settings, int(replica.lists[DUE_HEAP, i]))
+        return need
     size = int(settings["block_size"])
     need = (steps // size) * int(replica.state[0]["decoding"])
     place = int(replica.state[0]["tick"]) % size
@@ -52,8 +58,14 @@ def give_crossing_blocks(requests: Requests, replica: Replica, settings: Record,
     if settings["reserve_all"]:
         return
     state = replica.state[0]
+    if settings["drafts"]:
+        for i in range(state["heap"]):
+            request = int(replica.lists[DUE_HEAP, i])
+            need = decode_need(requests, replica, settings, request)
+            take_blocks(requests, replica, settings, request, need)
+        return
     if not settings["cached"]:
-        state["free"] -= crossing_need(replica, settings, steps)
+        state["free"] -= crossing_need(requests, replica, settings, steps)
         state["peak_blocks"] = max(state["peak_blocks"], settings["num_blocks"] - state["free"])
         return
     size = int(settings["block_size"])
@@ -148,8 +160,8 @@ def end_pass(
     for i in range(chunks):
         prefill_tokens += int(replica.lists[CHUNK_TOKENS, i])
     decoding = int(state["decoding"]) if decodes else 0
-    seconds = step_seconds(
-        run.table,
+    seconds = pass_seconds(
+        run,
         prefill_tokens,
         attention,
         decoding,
@@ -165,6 +177,8 @@ def end_pass(
         count_first_gaps(replica, float(state["now"]), decoding)
         state["last_emit"] = state["now"]
         advance_decoding(requests, replica, run.settings, 1, 0, 0)
+        if run.settings["drafts"]:
+            accept_drafts(requests, replica, run.settings)
         finish_due(requests, replica, run)
     finish_chunks(requests, replica, run, chunks, most_decoding)
     next_wake(replica)
@@ -184,11 +198,11 @@ def leap_steps(
     if state["window_heap"] > 0:
         steps = min(steps, int(requests[replica.lists[WINDOW_HEAP, 0]]["window_due"] - state["tick"]))
     free = int(state["free"]) - int(settings["spare"])
-    if crossing_need(replica, settings, steps) > free:
+    if crossing_need(requests, replica, settings, steps) > free:
         low, high = 0, steps
         while high - low > 1:
             middle = (low + high) >> 1
-            if crossing_need(replica, settings, middle) <= free:
+            if crossing_need(requests, replica, settings, middle) <= free:
                 low = middle
             else:
                 high = middle
@@ -237,7 +251,10 @@ def leap(requests: Requests, replica: Replica, run: Run, cut_s: float) -> int:
 
 
 def decode_need(requests: Requests, replica: Replica, settings: Record, request: int) -> int:
-    """Blocks that one decoding request needs for its next token: 1 when its context fills its blocks."""
+    """Blocks that one decoding request needs for its next token and draft: 1 when its context fills its blocks."""
     if settings["reserve_all"]:
         return 0
+    if settings["drafts"]:
+        tokens = context(requests, replica.state[0], request) + 1 + int(settings["drafts"])
+        return max(0, ceil_div(tokens, int(settings["block_size"])) - int(requests[request]["held"]))
     return 1 if context(requests, replica.state[0], request) % int(settings["block_size"]) == 0 else 0

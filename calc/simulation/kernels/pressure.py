@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from calc.simulation.kernels.admission import admit, first_chunk, give_chunk_blocks
 from calc.simulation.kernels.blocks import ceil_div, context, list_blocks, take_blocks
-from calc.simulation.kernels.clock import add_gap, record_pass, step_seconds
+from calc.simulation.kernels.clock import add_gap, record_pass
 from calc.simulation.kernels.heap import heap_down
 from calc.simulation.kernels.layout import (
     CHUNK_REQUEST,
@@ -36,6 +36,7 @@ from calc.simulation.kernels.sequences import (
     leave_crossing,
     wait_again,
 )
+from calc.simulation.kernels.speculation import accept_drafts, pass_seconds
 
 
 def victim(requests: Requests, replica: Replica, settings: Record) -> int:
@@ -57,8 +58,8 @@ def evict(requests: Requests, replica: Replica, settings: Record, request: int, 
     if requests[request]["mark"] == mark:
         requests[request]["mark"] = 0
         if requests[request]["state"] == DECODE:
-            budget = 1
-            if not settings["cached"]:
+            budget = 1 + int(settings["drafts"])
+            if not settings["cached"] and not settings["drafts"]:
                 replica.state[0]["free"] += decode_need(requests, replica, settings, request)
         else:
             for i in range(replica.state[0]["running"] + 1):
@@ -92,14 +93,16 @@ def take_one(
     if requests[request]["state"] != DECODE:
         give_chunk_blocks(requests, replica, settings, chunks)
         return int(replica.lists[CHUNK_TOKENS, chunks])
-    if need:
+    if need and settings["drafts"]:
+        take_blocks(requests, replica, settings, request, need)
+    elif need:
         if settings["cached"]:
             held = int(requests[request]["held"])
             list_blocks(requests, replica, settings, request, (held - 1) * size, held * size)
             take_blocks(requests, replica, settings, request, need)
         else:
             replica.state[0]["free"] -= need
-    return 1
+    return 1 + int(settings["drafts"])
 
 
 def make_room(
@@ -130,7 +133,10 @@ def walk_running(requests: Requests, replica: Replica, settings: Record) -> tupl
     chunks = 0
     preempted = 0
     request = int(state["run_head"])
+    each = 1 + int(settings["drafts"])
     while request != NONE and budget > 0:
+        if requests[request]["state"] == DECODE and budget < each:
+            break
         need = give_one(requests, replica, settings, request, chunks, budget)
         fits, returned, lost = make_room(requests, replica, settings, request, need, mark)
         budget += returned
@@ -241,9 +247,7 @@ def pressed_pass(requests: Requests, replica: Replica, run: Run) -> None:
     kv_tokens = int(state["kv_tokens"]) - held_tokens if decoding else 0
     window_tokens = int(state["window_tokens"]) - held_window if decoding else 0
     start_s = float(state["now"])
-    state["now"] = start_s + step_seconds(
-        run.table, prefill_tokens, attention, decoding, kv_tokens, window_tokens
-    )
+    state["now"] = start_s + pass_seconds(run, prefill_tokens, attention, decoding, kv_tokens, window_tokens)
     state["last_finished"] = 0
     used = float(settings["num_blocks"] - state["free"])
     state["peak_blocks"] = max(state["peak_blocks"], settings["num_blocks"] - state["free"])
@@ -263,6 +267,8 @@ def end_pressed_pass(
         count_first_gaps(replica, float(state["now"]), decoding - caught_up)
         state["last_emit"] = state["now"]
         advance_decoding(requests, replica, settings, 1, held, held_below)
+        if settings["drafts"]:
+            accept_drafts(requests, replica, settings)
         finish_due(requests, replica, run)
     finish_chunks(requests, replica, run, chunks, int(settings["max_seqs"]))
     next_wake(replica)

@@ -161,7 +161,7 @@ def drop_prefilling(replica: Replica, request: int) -> None:
 @inlined
 def enter_crossing(requests: Requests, replica: Replica, settings: Record, request: int) -> None:
     """Note at which ticks a decoding request needs a new block: when its context is a multiple of the block."""
-    if settings["reserve_all"]:
+    if settings["reserve_all"] or settings["drafts"]:
         return
     size = int(settings["block_size"])
     place = int(replica.state[0]["tick"] - context(requests, replica.state[0], request)) % size
@@ -178,7 +178,7 @@ def enter_crossing(requests: Requests, replica: Replica, settings: Record, reque
 @inlined
 def leave_crossing(requests: Requests, replica: Replica, settings: Record, request: int) -> None:
     """Undo `enter_crossing`."""
-    if settings["reserve_all"]:
+    if settings["reserve_all"] or settings["drafts"]:
         return
     size = int(settings["block_size"])
     place = int(replica.state[0]["tick"] - context(requests, replica.state[0], request)) % size

@@ -98,7 +98,7 @@ def place_prompt(
         return 0, 0, False
     chunk = tokens if tokens <= most_chunk else most_chunk // size * size
     new = ceil_div(hits * size + chunk, size) - hits
-    if chunk <= 0 or new + revived + crossing_need(replica, settings, 1) > replica.state[0]["free"]:
+    if chunk <= 0 or new + revived + crossing_need(requests, replica, settings, 1) > replica.state[0]["free"]:
         return 0, 0, False
     leave_waiting(requests, replica, settings, request)
     start_running(requests, replica, request, float(replica.state[0]["now"]))
@@ -153,7 +153,7 @@ def retract(requests: Requests, replica: Replica, settings: Record) -> None:
     while state["decoding"] > 1 and (
         first
         or int(state["free"]) * size < int(state["decoding"]) * SGLANG_RETRACT_STEPS
-        or crossing_need(replica, settings, 1) > state["free"]
+        or crossing_need(requests, replica, settings, 1) > state["free"]
     ):
         first = False
         loser = NONE
@@ -168,7 +168,7 @@ def retract(requests: Requests, replica: Replica, settings: Record) -> None:
             request = int(requests[request]["next"])
         preempt(requests, replica, settings, loser)
         wait_last(requests, replica, settings, loser)
-    if crossing_need(replica, settings, 1) > state["free"] and state["prefilling"] > 0:
+    if crossing_need(requests, replica, settings, 1) > state["free"] and state["prefilling"] > 0:
         # the engine would fail here; the prompt that was cut gives its pages back and waits anew
         cut = int(replica.lists[PREFILLING, 0])
         preempt(requests, replica, settings, cut)
@@ -202,7 +202,7 @@ def decode_batch(requests: Requests, replica: Replica, run: Run, limit_s: float)
         if steps > 0:
             state["ratio_steps"] += steps
             return
-    if crossing_need(replica, settings, 1) > state["free"]:
+    if crossing_need(requests, replica, settings, 1) > state["free"]:
         retract(requests, replica, settings)
     else:
         state["ratio_steps"] += 1
@@ -221,7 +221,7 @@ def sglang_pass(requests: Requests, replica: Replica, run: Run, limit_s: float) 
     if state["prefilling"] > 0 or (state["waiting"] > 0 and not state["blocked"]):
         chunks, attention = plan_batch(requests, replica, run)
     if chunks > 0:
-        along = bool(settings["mixed"]) and crossing_need(replica, settings, 1) <= state["free"]
+        along = bool(settings["mixed"]) and crossing_need(requests, replica, settings, 1) <= state["free"]
         if along:
             give_crossing_blocks(requests, replica, settings, 1)
         end_pass(requests, replica, run, chunks, attention, along, int(settings["max_seqs"]))

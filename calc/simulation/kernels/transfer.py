@@ -82,7 +82,8 @@ def is_remote(requests: Requests, settings: Record, request: int) -> bool:
 @inlined
 def remote_need(requests: Requests, settings: Record, request: int, hits: int) -> int:
     """Blocks that a transfer needs beside `hits` cached ones: for the text and the token after it."""
-    return ceil_div(int(requests[request]["target"]) + 1, int(settings["block_size"])) - hits
+    tokens = int(requests[request]["target"]) + 1 + int(settings["drafts"])
+    return ceil_div(tokens, int(settings["block_size"])) - hits
 
 
 def send(requests: Requests, replica: Replica, run: Run, request: int, hits: int, new: int) -> None:
@@ -135,7 +136,8 @@ def join_ready(requests: Requests, replica: Replica, run: Run, budget: int) -> i
     The block for the token of this pass is theirs already.
     """
     state = replica.state[0]
-    while state["ready"] > 0 and budget > 0 and state["running"] < run.settings["max_seqs"]:
+    each = 1 + int(run.settings["drafts"])
+    while state["ready"] > 0 and budget >= each and state["running"] < run.settings["max_seqs"]:
         request = int(state["ready_head"])
         state["ready_head"] = requests[request]["next"]
         if state["ready_head"] == NONE:
@@ -143,5 +145,5 @@ def join_ready(requests: Requests, replica: Replica, run: Run, budget: int) -> i
         state["ready"] -= 1
         start_running(requests, replica, request, float(state["now"]))
         enter_decoding(requests, replica, run.settings, request, 1, float(requests[request]["first"]))
-        budget -= 1
+        budget -= each
     return budget

@@ -1,11 +1,13 @@
 """Random requests and rules for the properties that every engine must have; small pools, so that they fill."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from calc.simulation.cluster import Cluster, Router
 from calc.simulation.disaggregation import Link, PrefillPool
 from calc.simulation.requests import RequestTable
-from calc.simulation.rules import EngineFamily, Policy, engine_rules
+from calc.simulation.rules import EngineFamily, Policy, Speculation, engine_rules
 from calc.simulation.step_table import StepTable
 
 AFFINE = StepTable.affine(fixed_s=7.5e-3, prefill_s=5e-5, decode_s=2e-5, kv_s=1.5e-7)
@@ -110,6 +112,17 @@ def random_cluster(draw):
     return Cluster(
         replicas=int(draw.integers(2, 4)), router=draw.choice(list(Router)), seed=int(draw.integers(100))
     )
+
+
+def random_speculation(draw, rules):
+    """The same rules with a draft, a budget that carries it and a few more blocks."""
+    drafts = int(draw.integers(1, 8))
+    draft_step = draw.choice([None, AFFINE.scaled(0.1)])
+    acceptance = float(draw.choice([0.0, 0.6, 0.9, 1.0]))
+    more = {"speculation": Speculation(drafts=drafts, acceptance=acceptance, draft_step=draft_step)}
+    if rules.family is EngineFamily.VLLM:
+        more["token_budget"] = rules.budget + rules.places * drafts
+    return replace(rules, num_blocks=rules.num_blocks + drafts, mixed_chunk=False, **more)
 
 
 def random_disaggregation(draw):

@@ -10,6 +10,7 @@ from simulation_cases import (
     random_disaggregation,
     random_requests,
     random_rules,
+    random_speculation,
 )
 
 from calc.simulation.kernels import layout
@@ -20,6 +21,7 @@ CACHING = (EngineFamily.VLLM, EngineFamily.SGLANG, EngineFamily.NANO_VLLM)
 VARIANTS = (
     "plain", "windowed", "followers", "replicas", "stream", "ids", "followers on replicas",
     "pools", "pools and followers", "pools and ids",
+    "drafts", "drafts and ids", "drafts and pools", "drafts windowed",
 )  # fmt: skip
 
 
@@ -38,7 +40,9 @@ def situation(family, variant, seed):
     cluster = random_cluster(draw) if "replicas" in variant else None
     if "pools" in variant:
         cluster = random_disaggregation(draw)
-    return requests, rules, CURVED if variant == "windowed" else AFFINE, cluster
+    if "drafts" in variant:
+        rules = random_speculation(draw, rules)
+    return requests, rules, CURVED if "windowed" in variant else AFFINE, cluster
 
 
 def check_ledger(run, result):
@@ -117,13 +121,9 @@ def check_same(result, other, *, seed):
 
 def variants_of(family):
     """Those that the family models."""
-    cached = ("stream", "ids")
-    pooled = ("pools", "pools and followers", "pools and ids")
-    return [
-        v
-        for v in VARIANTS
-        if (v not in cached or family in CACHING) and (v not in pooled or family in FEATURES["prefill_pool"])
-    ]
+    needs = {"stream": CACHING, "ids": CACHING}
+    needs |= {"pools": FEATURES["prefill_pool"], "drafts": FEATURES["speculation"]}
+    return [v for v in VARIANTS if all(family in able for word, able in needs.items() if word in v)]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
