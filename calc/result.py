@@ -21,12 +21,14 @@ class Offer:
     """An accelerator that can be had, with the price of one per hour where one is known, and where that is from.
 
     `profile`: what the scenario's engine reaches on it; needed at every fidelity but the textbook's.
+    `usd_per_gpu_hour_range`: cheapest and dearest price of the same kind that can be had now.
     """
 
     accelerator: Accelerator
     profile: Profile | None = None
     usd_per_gpu_hour: float | None = None
     price_note: str = ""
+    usd_per_gpu_hour_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,6 +205,12 @@ def price_of(
     return found[0] if found else None
 
 
+def spread_of(gpu_id: str, *, kind: PriceKind = PriceKind.ON_DEMAND) -> tuple[float, float] | None:
+    """The cheapest and the dearest current price per GPU hour of that kind; None where there is none."""
+    found = [p.usd_per_gpu_hour for p in current(prices_of(gpu_id, kind=kind)) if not p.doubtful]
+    return (min(found), max(found)) if found else None
+
+
 def ranked_by_cost(prices: Mapping[str, Price | None]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The accelerators with a price, cheapest per hour first, and those without one, in the order given."""
     priced = {gpu_id: price for gpu_id, price in prices.items() if price is not None}

@@ -1,0 +1,353 @@
+"""What an answer takes for granted, each with the range in which it may lie and the reason for that range.
+
+`uncertain` lists the assumptions of one answer; `calc.sensitivity` asks again at both ends of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import exp
+
+from calc import format as fmt
+from calc.model import Moe
+from calc.profile import Profile
+from calc.result import Answer, Inputs
+from calc.scenario import Fidelity, Traffic
+from calc.sized import TEXTBOOK_OVERHEAD_SHARE
+from calc.step.spread import spread_factor
+
+FORECAST_FACTOR = 1.2
+"""How far traffic and lengths may lie from what was typed (our choice: nobody's forecast is nearer than a fifth)."""
+HIT_RATE_FACTOR = 1.5
+"""The same for the share of prompts that a prefix cache holds: it depends on routing and eviction (our choice)."""
+ASSUMED_FACTOR = 1.25
+"""A number of a profile that no measurement stands behind (our choice)."""
+MEDIAN_TO_80_PERCENT = 1.9
+"""80% half-width over the median absolute error of a normal distribution: 1.2816/0.6745."""
+TEXTBOOK_MFU = (0.3, 0.7)
+"""What prefills reach of the peak: from short prompts on few GPUs to long ones on fitted cards (docs/accuracy.md)."""
+TEXTBOOK_OVERHEAD = (0.02, 0.12)
+"""Share of a card that engines keep for activations, graphs and buffers: vLLM and SGLang start-up logs."""
+BURSTY_ARRIVAL_CV = 3.0
+"""Gaps of public request traces reach a coefficient of variation of 2 to 3 in busy hours (Azure and BurstGPT traces)."""
+OUTPUT_CV = 1.5
+"""Answers of public chat and reasoning traces: coefficients of variation from 0.7 to 1.5."""
+HEADROOM = (0.15, 0.6)
+"""What people set: from 87% to 62% target utilisation."""
+
+BANDWIDTH_NUMBERS = (
+    "bandwidth.16bit", "bandwidth.8bit", "bandwidth.4bit", "bandwidth.activations", "attention.bandwidth",
+    "latent_attention.bandwidth", "mixer.bandwidth", "experts.bandwidth",
+)  # fmt: skip
+COMPUTE_NUMBERS = (
+    "compute.16bit", "compute.fp8", "compute.fp4", "compute.int8", "compute.weight_only", "prefill_attention.compute",
+    "experts.compute", "experts.compute_4bit",
+)  # fmt: skip
+OVERHEAD_NUMBERS = (
+    "kernel_s", "layer_s", "layer.qk_norm_s", "layer.latent_s", "layer.latent_8bit_s", "layer.indexer_s", "layer.mixer_s",
+    "layer.experts_16bit_s", "layer.experts_8bit_s", "layer.experts_4bit_s", "layer.quantised_activations_s", "step_s",
+    "sequence_s", "eager_layer_s", "attention.sequence_s",
+)  # fmt: skip
+FIRST_TOKEN_NUMBERS = ("ttft.server_s", "ttft.steps", "ttft.prefill")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """One uncertain thing. `low` and `high` are the inputs with it at either end, `low_text` and `high_text` say which.
+
+    `part_of`: contained in another assumption's range, so that it is shown beside it and not added to it. `bursts`: it
+    does not change the means; what it changes is how many requests are under way at a percentile.
+    """
+
+    name: str
+    now: str
+    low_text: str
+    high_text: str
+    low: Inputs
+    high: Inputs
+    why: str
+    part_of: str = ""
+    bursts: bool = False
+
+
+STEP_MODEL = "step model as a whole"
+
+
+def uncertain(result: Answer) -> tuple[Assumption, ...]:
+    """The assumptions of this answer, traffic first. What the scenario fixes (a typed KV room) is not uncertain."""
+    inputs = result.inputs
+    found = [*_traffic(inputs), *_bursts(inputs), *_memory(result)]
+    if inputs.scenario.fidelity == Fidelity.TEXTBOOK:
+        found += _textbook_times(inputs)
+    elif inputs.scenario.fidelity == Fidelity.EXPECTED and inputs.offer.profile is not None:
+        found += _step_times(inputs, inputs.offer.profile, result.layout.tp)
+    return (*found, *_headroom(inputs), *_price(inputs))
+
+
+def _scenario(inputs: Inputs, **fields: object) -> Inputs:
+    return replace(inputs, scenario=replace(inputs.scenario, **fields))  # type: ignore[arg-type]
+
+
+def _around(inputs: Inputs, field: str, name: str, unit: str, factor: float, why: str) -> Assumption:
+    """An assumption that is one number of the scenario, a factor either way."""
+    now = float(getattr(inputs.scenario, field))
+    low, high = now / factor, now * factor
+    return Assumption(
+        name=name,
+        now=fmt.plain(now, unit),
+        low_text=fmt.plain(low, unit),
+        high_text=fmt.plain(high, unit),
+        low=_scenario(inputs, **{field: low}),
+        high=_scenario(inputs, **{field: high}),
+        why=why,
+    )
+
+
+def _traffic(inputs: Inputs) -> Iterator[Assumption]:
+    scenario = inputs.scenario
+    forecast = "a forecast: a fifth either way"
+    if scenario.traffic == Traffic.RATE:
+        if scenario.rate_per_s > 0:
+            yield _around(inputs, "rate_per_s", "request rate", "requests/s", FORECAST_FACTOR, forecast)
+    else:
+        few, many = max(1, round(scenario.users / FORECAST_FACTOR)), round(scenario.users * FORECAST_FACTOR)
+        yield Assumption(
+            name="number of users",
+            now=fmt.count(scenario.users),
+            low_text=fmt.count(few),
+            high_text=fmt.count(many),
+            low=_scenario(inputs, users=few),
+            high=_scenario(inputs, users=many),
+            why=forecast,
+        )
+    yield _around(inputs, "input_tokens", "prompt length", "tokens", FORECAST_FACTOR, forecast)
+    if scenario.output_tokens >= FORECAST_FACTOR:
+        yield _around(inputs, "output_tokens", "answer length", "tokens", FORECAST_FACTOR, forecast)
+    if scenario.prefix_share > 0:
+        low = scenario.prefix_share / HIT_RATE_FACTOR
+        high = min(scenario.prefix_share * HIT_RATE_FACTOR, (1.0 + scenario.prefix_share) / 2.0)
+        yield Assumption(
+            name="prefix-hit rate",
+            now=fmt.percent(scenario.prefix_share),
+            low_text=fmt.percent(low),
+            high_text=fmt.percent(high),
+            low=_scenario(inputs, prefix_share=low),
+            high=_scenario(inputs, prefix_share=high),
+            why="routing and eviction decide it",
+        )
+
+
+def _bursts(inputs: Inputs) -> Iterator[Assumption]:
+    """Open traffic only: users who wait for their answer cannot arrive in bursts."""
+    scenario = inputs.scenario
+    if scenario.traffic != Traffic.RATE or scenario.rate_per_s == 0:
+        return
+    top = max(BURSTY_ARRIVAL_CV, scenario.arrival_cv)
+    yield Assumption(
+        name="burstiness of arrivals",
+        now=f"CV {scenario.arrival_cv:g}",
+        low_text="CV 1",
+        high_text=f"CV {top:g}",
+        low=_scenario(inputs, arrival_cv=min(1.0, scenario.arrival_cv)),
+        high=_scenario(inputs, arrival_cv=top),
+        why="busy hours of public traces",
+        bursts=True,
+    )
+    wide = max(OUTPUT_CV, scenario.output_cv)
+    yield Assumption(
+        name="spread of answer lengths",
+        now=f"CV {scenario.output_cv:g}",
+        low_text="CV 0",
+        high_text=f"CV {wide:g}",
+        low=_scenario(inputs, output_cv=0.0),
+        high=_scenario(inputs, output_cv=wide),
+        why="public chat and reasoning traces",
+        bursts=True,
+    )
+
+
+def _memory(result: Answer) -> Iterator[Assumption]:
+    """Room for the cache: the ledger's own range, or the textbook's share for everything else."""
+    inputs, memory = result.inputs, result.memory
+    if inputs.scenario.kv_bytes_per_gpu is not None:
+        return
+    if result.ledger is not None:
+        room = result.ledger.tightest.kv
+        low, high = float(room.low), float(room.high)
+        why = "the ledger's own range: activations, graphs and what the runtime totals"
+    elif inputs.scenario.fidelity == Fidelity.TEXTBOOK:
+        total = memory.total_bytes_per_gpu
+        most, least = TEXTBOOK_OVERHEAD[1], TEXTBOOK_OVERHEAD[0]
+        low = memory.kv_bytes_per_gpu - (most - TEXTBOOK_OVERHEAD_SHARE) * total
+        high = memory.kv_bytes_per_gpu + (TEXTBOOK_OVERHEAD_SHARE - least) * total
+        why = "engines keep 2% to 12% of a card for activations, graphs and buffers"
+    else:
+        return
+    low = max(1.0, low)
+    yield Assumption(
+        name="room for the cache",
+        now=fmt.binary_bytes(memory.kv_bytes_per_gpu),
+        low_text=fmt.binary_bytes(low),
+        high_text=fmt.binary_bytes(high),
+        low=_scenario(inputs, kv_bytes_per_gpu=low),
+        high=_scenario(inputs, kv_bytes_per_gpu=max(low, high)),
+        why=why,
+    )
+
+
+def _textbook_times(inputs: Inputs) -> Iterator[Assumption]:
+    scenario, accelerator = inputs.scenario, inputs.offer.accelerator
+    low, high = min(TEXTBOOK_MFU[0], scenario.mfu), max(TEXTBOOK_MFU[1], scenario.mfu)
+    yield Assumption(
+        name="MFU of prefill",
+        now=fmt.percent(scenario.mfu),
+        low_text=fmt.percent(low),
+        high_text=fmt.percent(high),
+        low=_scenario(inputs, mfu=low),
+        high=_scenario(inputs, mfu=high),
+        why="short prompts reach less, long ones more",
+    )
+    if inputs.offer.profile is None:
+        return
+    share = inputs.offer.profile.number("bandwidth.16bit")
+    slower = replace(accelerator, bandwidth_bytes_per_s=accelerator.bandwidth_bytes_per_s * share)
+    yield Assumption(
+        name="share of memory bandwidth reached",
+        now="100%",
+        low_text=fmt.percent(share),
+        high_text="100%",
+        low=replace(inputs, offer=replace(inputs.offer, accelerator=slower)),
+        high=inputs,
+        why=f"what kernels of the {inputs.offer.profile.device.family} family were measured to reach",
+    )
+
+
+def _step_times(inputs: Inputs, profile: Profile, tp: int) -> Iterator[Assumption]:
+    factor = spread_factor(inputs.spec, profile)
+    calibration = profile.calibration
+    ends = [
+        _profiled(
+            inputs,
+            replace(
+                profile,
+                calibration=replace(
+                    calibration,
+                    scalars={
+                        **calibration.scalars,
+                        "decode_factor": calibration.get("decode_factor") * times,
+                        "prefill_factor": calibration.get("prefill_factor") * times,
+                    },
+                ),
+            ),
+        )
+        for times in (1.0 / factor, factor)
+    ]
+    yield Assumption(
+        name=STEP_MODEL,
+        now="x1",
+        low_text=f"x{1.0 / factor:.2f}",
+        high_text=f"x{factor:.2f}",
+        low=ends[0],
+        high=ends[1],
+        why=f"80% of held-out errors; evidence: {profile.evidence}",
+    )
+    groups = [
+        ("share of memory bandwidth reached", BANDWIDTH_NUMBERS, "bandwidth.16bit"),
+        ("share of peak compute reached", COMPUTE_NUMBERS, "compute.16bit"),
+        ("engine overhead per step, layer and sequence", OVERHEAD_NUMBERS, "layer_s"),
+        ("first token: server and waiting steps", FIRST_TOKEN_NUMBERS, "ttft.steps"),
+    ]
+    if tp > 1:
+        groups.append(("messages between GPUs", ("collectives.factor",), "collectives.factor"))
+    kinds = {type(s) for stack in inputs.spec.stacks for run in stack.runs for s in run.block.sublayers}
+    if Moe in kinds:
+        groups.append(("distinct experts touched", ("experts.routing",), "experts.routing"))
+    for name, numbers, lead in groups:
+        yield _of_numbers(inputs, profile, name, numbers, lead)
+
+
+def _of_numbers(
+    inputs: Inputs, profile: Profile, name: str, numbers: tuple[str, ...], lead: str
+) -> Assumption:
+    """Profile numbers that err together, each by a factor from the fit's own error; shares never exceed one."""
+    error = _lead(profile, lead)
+    factor = ASSUMED_FACTOR if error is None else exp(MEDIAN_TO_80_PERCENT * error)
+    share = profile.number(lead)
+    is_share = lead.split(".", maxsplit=1)[0] in {"bandwidth", "compute"}
+    shown: Callable[[float], str] = fmt.percent if is_share else lambda times: f"x{times / share:.2f}"
+    low, high = share / factor, min(share * factor, 1.0) if is_share else share * factor
+    why = (
+        "assumed, no measurement of this family" if error is None else f"median error of the fit {error:.1%}"
+    )
+    return Assumption(
+        name=name,
+        now=shown(share),
+        low_text=shown(low),
+        high_text=shown(high),
+        low=_profiled(inputs, _scaled(profile, numbers, 1.0 / factor)),
+        high=_profiled(inputs, _scaled(profile, numbers, factor)),
+        why=why,
+        part_of=STEP_MODEL,
+    )
+
+
+def _lead(profile: Profile, name: str) -> float | None:
+    found = profile.engine.numbers.get(name) or profile.device.numbers.get(name)
+    return None if found is None else found.error
+
+
+def _scaled(profile: Profile, names: tuple[str, ...], factor: float) -> Profile:
+    """The profile with some numbers multiplied; what is a share of a peak stays at most 1."""
+
+    def value_of(number: object, of: str) -> float:
+        raw = float(number) * factor  # type: ignore[arg-type]
+        return min(raw, 1.0) if of.startswith("share") else raw
+
+    device = {
+        name: replace(number, value=value_of(number.value, number.of)) if name in names else number
+        for name, number in profile.device.numbers.items()
+    }
+    engine = {
+        name: replace(number, value=value_of(number.value, number.of)) if name in names else number
+        for name, number in profile.engine.numbers.items()
+    }
+    return replace(
+        profile,
+        device=replace(profile.device, numbers=device),
+        engine=replace(profile.engine, numbers=engine),
+    )
+
+
+def _profiled(inputs: Inputs, profile: Profile) -> Inputs:
+    return replace(inputs, offer=replace(inputs.offer, profile=profile))
+
+
+def _headroom(inputs: Inputs) -> Iterator[Assumption]:
+    now = inputs.scenario.headroom
+    low, high = min(HEADROOM[0], now), max(HEADROOM[1], now)
+    yield Assumption(
+        name="target utilisation",
+        now=fmt.percent(1.0 / (1.0 + now)),
+        low_text=fmt.percent(1.0 / (1.0 + low)),
+        high_text=fmt.percent(1.0 / (1.0 + high)),
+        low=_scenario(inputs, headroom=low),
+        high=_scenario(inputs, headroom=high),
+        why="a choice: what bursts and failures are left",
+    )
+
+
+def _price(inputs: Inputs) -> Iterator[Assumption]:
+    offer = inputs.offer
+    if offer.usd_per_gpu_hour is None or offer.usd_per_gpu_hour_range is None:
+        return
+    low, high = offer.usd_per_gpu_hour_range
+    yield Assumption(
+        name="price per GPU hour",
+        now=fmt.usd(offer.usd_per_gpu_hour),
+        low_text=fmt.usd(low),
+        high_text=fmt.usd(high),
+        low=replace(inputs, offer=replace(offer, usd_per_gpu_hour=low)),
+        high=replace(inputs, offer=replace(offer, usd_per_gpu_hour=high)),
+        why="cheapest and dearest current on-demand price of the catalogue",
+    )
