@@ -89,7 +89,7 @@ def _scenario(inputs: Inputs, **fields: object) -> Inputs:
     return replace(inputs, scenario=replace(inputs.scenario, **fields))  # type: ignore[arg-type]
 
 
-def _around(inputs: Inputs, field: str, name: str, unit: str, factor: float, why: str) -> Assumption:
+def _around(inputs: Inputs, field: str, *, name: str, unit: str, factor: float, why: str) -> Assumption:
     """An assumption that is one number of the scenario, a factor either way."""
     now = float(getattr(inputs.scenario, field))
     low, high = now / factor, now * factor
@@ -109,7 +109,14 @@ def _traffic(inputs: Inputs) -> Iterator[Assumption]:
     forecast = "a forecast: a fifth either way"
     if scenario.traffic == Traffic.RATE:
         if scenario.rate_per_s > 0:
-            yield _around(inputs, "rate_per_s", "request rate", "requests/s", FORECAST_FACTOR, forecast)
+            yield _around(
+                inputs,
+                "rate_per_s",
+                name="request rate",
+                unit="requests/s",
+                factor=FORECAST_FACTOR,
+                why=forecast,
+            )
     else:
         few, many = max(1, round(scenario.users / FORECAST_FACTOR)), round(scenario.users * FORECAST_FACTOR)
         yield Assumption(
@@ -121,9 +128,13 @@ def _traffic(inputs: Inputs) -> Iterator[Assumption]:
             high=_scenario(inputs, users=many),
             why=forecast,
         )
-    yield _around(inputs, "input_tokens", "prompt length", "tokens", FORECAST_FACTOR, forecast)
+    yield _around(
+        inputs, "input_tokens", name="prompt length", unit="tokens", factor=FORECAST_FACTOR, why=forecast
+    )
     if scenario.output_tokens >= FORECAST_FACTOR:
-        yield _around(inputs, "output_tokens", "answer length", "tokens", FORECAST_FACTOR, forecast)
+        yield _around(
+            inputs, "output_tokens", name="answer length", unit="tokens", factor=FORECAST_FACTOR, why=forecast
+        )
     if scenario.prefix_share > 0:
         low = scenario.prefix_share / HIT_RATE_FACTOR
         high = min(scenario.prefix_share * HIT_RATE_FACTOR, (1.0 + scenario.prefix_share) / 2.0)

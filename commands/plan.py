@@ -57,6 +57,11 @@ def add(verbs: Any) -> None:
         action="store_true",
         help="simulate the first plan; if the promise fails, add GPUs until it holds",
     )
+    parser.add_argument(
+        "--sensitivity",
+        action="store_true",
+        help="ask the first plan again at both ends of every assumption",
+    )
     parser.add_argument("--seed", type=seed, default=0, help="of the simulated traffic")
     parser.add_argument(
         "--service-s",
@@ -101,6 +106,13 @@ def run(arguments: argparse.Namespace) -> int:
         proof = prove(shown[0], seed=arguments.seed)
         record["plans"][0]["verified"] = contract.proof_json(proof)
         lines.insert(2, headline_of(proof))
+    if arguments.sensitivity and ranking.plans:
+        from calc.sensitivity import headline_of as range_of
+        from calc.sensitivity import sensitivity, sensitivity_json
+
+        found = sensitivity(shown[0])
+        record["plans"][0]["sensitivity"] = sensitivity_json(found)
+        lines.append(range_of(found))
     lines += [f"rejected: {count} x {why}" for why, count in ranking.rejected]
     emit(arguments, record, lines)
     proven = "verified" not in (record["plans"] or [{}])[0] or record["plans"][0]["verified"]["replicas"]

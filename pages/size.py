@@ -9,6 +9,7 @@ from pages._figures import memory_figure, memory_finding
 from pages._inputs import current_answer
 from pages._levers import draw_levers, draw_nearest
 from pages._plans import draw_plans, draw_proof
+from pages._sensitivity import draw_sensitivity
 from pages._steps import draw_steps, step_rows
 from pages._ui import plain_text, show_chart, show_data, show_ignored, show_metrics, show_title
 
@@ -31,6 +32,7 @@ def main() -> None:
         draw_levers(result)
         draw_plans(result)
         draw_proof(result)
+        draw_sensitivity(result)
     show_data(step_rows(result), key="size-data", name="ridgebeam-steps")
     show_ignored(
         "Bursts, queues and length distributions: the steps are means; Prove it simulates all three.",

@@ -80,9 +80,7 @@ def offer_of(accelerator: Accelerator, own_usd_per_gpu_hour: float | None = None
         accelerator=accelerator,
         usd_per_gpu_hour=price.usd_per_gpu_hour,
         price_note=price.words(dt.datetime.now(tz=dt.UTC).date()),
-        usd_per_gpu_hour_range=None
-        if own_usd_per_gpu_hour is not None
-        else prices.spread_of(accelerator.id),
+        usd_per_gpu_hour_range=None if own_usd_per_gpu_hour is not None else prices.spread_of(accelerator.id),
     )
 
 

@@ -1,0 +1,35 @@
+"""The rows of *Size a deployment* that compute when they are opened."""
+
+from pathlib import Path
+
+import pytest
+from reading import text_of
+from streamlit.testing.v1 import AppTest
+
+pytestmark = pytest.mark.app
+
+FRAME = str(Path(__file__).parents[2] / "pages/_frame.py")
+
+
+def opened(*rows, **query):
+    app = AppTest.from_file(FRAME, default_timeout=120)
+    for name, value in query.items():
+        app.query_params[name] = value
+    for row in rows:
+        app.session_state[row] = True
+    app.run()
+    assert not app.exception
+    return app
+
+
+def test_how_sure_the_answer_is():
+    app = opened("step-sensitivity", fidelity="textbook")
+    said = [text_of(text) for text in app.markdown]
+    assert any("over everything assumed" in text for text in said)
+    names = [
+        row["assumption"]
+        for table in app.table
+        for row in table.value.to_dict("records")
+        if "assumption" in row
+    ]
+    assert {"request rate", "MFU of prefill", "target utilisation"} <= set(names)
