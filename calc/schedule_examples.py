@@ -6,9 +6,11 @@ from enum import StrEnum
 
 import numpy as np
 
+from calc.memory.kv import sequence_bytes
 from calc.proof import clock_of
 from calc.result import Answer
 from calc.simulation import workload as arrivals
+from calc.simulation.disaggregation import Link
 from calc.simulation.requests import RequestTable
 from calc.simulation.step_table import StepTable
 
@@ -25,6 +27,10 @@ STEPS_BEFORE_LONG = 12
 LOAD = 0.9
 """Arrivals over what the slots serve, in the scenario's traffic (assumed: busy, not overloaded)."""
 PASSES_WANTED = 1_000
+NETWORK_BYTES_PER_S = 12.5e9
+"""100 Gbit/s, the Ethernet case of splitwise-sim (github.com/Mutinifni/splitwise-sim)."""
+LINK_LATENCY_S = 1e-3
+"""From the last byte of one engine to the first token of the other (assumed: a connector's round of messages)."""
 
 
 class Example(StrEnum):
@@ -44,6 +50,17 @@ def step_of(result: Answer) -> StepTable:
     if result.fleet is None:
         return StepTable.affine(fixed_s=PLAIN_STEP_S, prefill_s=0.0, decode_s=0.0, kv_s=0.0)
     return clock_of(result)
+
+
+def link_of(result: Answer) -> Link:
+    """Between a prefill and a decode engine of the scenario: the accelerator's own link, or a network's where it has none."""
+    scenario, accelerator = result.inputs.scenario, result.inputs.offer.accelerator
+    prompt = max(1, round(scenario.input_tokens))
+    return Link(
+        bandwidth_bytes_per_s=accelerator.link_bytes_per_s or NETWORK_BYTES_PER_S,
+        kv_bytes_per_token=sequence_bytes(result.inputs.spec, prompt, scenario.kv_format) / prompt,
+        latency_s=LINK_LATENCY_S,
+    )
 
 
 def example_requests(

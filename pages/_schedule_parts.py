@@ -9,8 +9,8 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.scenario import Scenario
-from calc.schedule import MOST_SLOTS, Schedule, Scheduling, schedule
-from calc.schedule_examples import Example, example_requests, step_of
+from calc.schedule import MOST_SLOTS, SAME_MOMENT_S, Schedule, Scheduling, schedule
+from calc.schedule_examples import Example, example_requests, link_of, step_of
 from pages._inputs import answer_for
 from pages._schedule_figure import gantt_figure, gantt_finding
 from pages._sidebar import current_scenario
@@ -21,7 +21,7 @@ MOST_ROUNDS = 12
 DEFAULTS = {
     Example.FIRST_LESSON: (Scheduling.STATIC, Scheduling.CONTINUOUS),
     Example.SECOND_LESSON: (Scheduling.STATIC, Scheduling.CONTINUOUS),
-    Example.LONG_PROMPT: (Scheduling.CONTINUOUS, Scheduling.CHUNKED),
+    Example.LONG_PROMPT: (Scheduling.CONTINUOUS, Scheduling.CHUNKED, Scheduling.DISAGGREGATED),
     Example.SCENARIO: (Scheduling.STATIC, Scheduling.CONTINUOUS, Scheduling.CHUNKED),
 }
 FRAME, PLAYING = "_sched_frame", "_sched_playing"
@@ -94,7 +94,14 @@ def _run(scenario: Scenario, asked: Asked) -> Schedule:
     requests = example_requests(
         asked.example, result, step, slots=asked.slots, rounds=asked.rounds, seed=SEED
     )
-    return schedule(asked.shown[0], requests, step, slots=asked.slots, token_budget=asked.token_budget)
+    return schedule(
+        asked.shown[0],
+        requests,
+        step,
+        slots=asked.slots,
+        token_budget=asked.token_budget,
+        link=link_of(result),
+    )
 
 
 def draw_steps(asked: Asked, schedules: Sequence[Schedule]) -> None:
@@ -125,7 +132,7 @@ def _draw_frame(asked: Asked, schedules: Sequence[Schedule]) -> None:
 def _moments(schedules: Sequence[Schedule]) -> list[float]:
     """When some scheduler's pass ends: of the one that takes longest, so that a step is a pass."""
     longest = max(schedules, key=lambda one: one.end_s)
-    return [one.end_s for one in longest.passes]
+    return sorted({one.end_s for one in longest.passes})
 
 
 def _draw_buttons(last: int) -> None:
@@ -178,22 +185,26 @@ def _move(by: int, last: int) -> None:
 
 
 def _pass_words(one: Schedule, until_s: float | None) -> str:
-    """What a scheduler does at a moment."""
-    number = len(one.passes) if until_s is None else sum(step.start_s < until_s for step in one.passes)
+    """What a scheduler does at a moment: the passes that run then."""
     if until_s is None or until_s >= one.end_s:
         return f"done after {fmt.plural(len(one.passes), 'pass', 'passes')}."
-    step = one.passes[number - 1]
-    if step.end_s < until_s:
-        return "nothing to do."
-    parts = [f"pass {number} ({fmt.seconds(step.end_s - step.start_s)})"]
-    if step.prefilling:
-        who = ", ".join(str(request + 1) for request, _ in step.prefilling)
-        parts.append(f"{fmt.count(step.prefill_tokens)} prompt tokens of {who}")
-    parts.append(f"{fmt.plural(len(step.decoding), 'answer')} a token further")
-    if step.padded:
-        parts.append(f"{len(step.padded)} done but held")
-    parts.append(f"{one.waiting()[number - 1]} waiting")
-    return ", ".join(parts) + "."
+    running = [
+        (number, step)
+        for number, step in enumerate(one.passes, start=1)
+        if step.start_s < until_s <= step.end_s + SAME_MOMENT_S
+    ]
+    parts = []
+    for number, step in running:
+        parts.append(f"pass {number} ({fmt.seconds(step.end_s - step.start_s)})")
+        if step.prefilling:
+            who = ", ".join(str(request + 1) for request, _ in step.prefilling)
+            parts.append(f"{fmt.count(step.prefill_tokens)} prompt tokens of {who}")
+        parts.append(f"{fmt.plural(len(step.decoding), 'answer')} a token further")
+        if step.padded:
+            parts.append(f"{len(step.padded)} done but held")
+    if running:
+        parts.append(f"{one.waiting()[running[-1][0] - 1]} waiting")
+    return (", ".join(parts) or "nothing to do") + "."
 
 
 def table_rows(schedules: Sequence[Schedule]) -> list[dict[str, str]]:
@@ -205,6 +216,7 @@ def table_rows(schedules: Sequence[Schedule]) -> list[dict[str, str]]:
             "passes": fmt.count(len(one.passes)),
             "mean wait": fmt.seconds(one.mean_wait_s),
             "mean TTFT": fmt.seconds(float(one.result.ttft_s.mean())),
+            "second token after": fmt.optional(one.mean_second_token_s, fmt.seconds),
             "longest stall of an answer": fmt.optional(one.stall and one.stall.seconds, fmt.seconds),
             "done after": fmt.seconds(one.end_s),
         }

@@ -47,13 +47,17 @@ def main() -> None:
 def headline(asked: Asked, schedules: Sequence[Schedule]) -> str:
     """What tells these schedulers apart on these requests."""
     by = {one.scheduling: one for one in schedules}
-    whole, cut = by.get(Scheduling.CONTINUOUS), by.get(Scheduling.CHUNKED)
-    if asked.example is Example.LONG_PROMPT and whole and cut and whole.stall and cut.stall:
+    whole, cut, apart = (
+        by.get(one) for one in (Scheduling.CONTINUOUS, Scheduling.CHUNKED, Scheduling.DISAGGREGATED)
+    )
+    if asked.example is Example.LONG_PROMPT and whole and whole.stall:
         tokens = fmt.count(long_prompt_tokens(current_answer()))
-        return (
-            f"A prompt of {tokens} tokens stalls running answers for {fmt.seconds(whole.stall.seconds)}; "
-            f"in chunks, for {fmt.seconds(cut.stall.seconds)}."
-        )
+        text = f"A prompt of {tokens} tokens stalls running answers for {fmt.seconds(whole.stall.seconds)}"
+        if cut and cut.stall:
+            text += f"; in chunks, for {fmt.seconds(cut.stall.seconds)}"
+        if apart and not apart.stalls:
+            text += "; on an engine of its own, not at all"
+        return f"{text}."
     parts = [f"{_name(one)} wastes {fmt.percent(1 - one.slot_use)} of the slots" for one in schedules[:2]]
     parts[1:] = [part.replace(" of the slots", "") for part in parts[1:]]
     text = "; ".join(parts)
@@ -70,7 +74,12 @@ def _assumptions(asked: Asked) -> str:
         if asked.example in LESSONS
         else ""
     )
-    return f"Times of one replica of the scenario.{prompts} A slot-step is useful if a request gains a token or computes its prompt."
+    apart = (
+        " Disaggregated: two replicas, the slots of the second are counted."
+        if Scheduling.DISAGGREGATED in asked.shown
+        else ""
+    )
+    return f"Times of one replica of the scenario.{prompts}{apart} A slot-step is useful if a request gains a token or computes its prompt."
 
 
 def _predict(schedules: Sequence[Schedule]) -> None:

@@ -1,185 +1,166 @@
-"""A run watched pass by pass: who computes a part of its prompt, who gains a token, who holds its place idle.
+"""A run watched pass by pass: who computes a part of its prompt, who gains a token, who is done and holds its slot.
 
-The same loops as `simulate`, one pass or leap at a time; a leap over equal passes is spelt out into them, because who
-decodes does not change within it. For one replica and few requests, to be looked at.
+The passes are the run's own log. A leap over equal passes is spelt out into them, because who decodes does not change
+within it; so is a static batch, which the log keeps as one record. For few requests, to be looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from calc.errors import InputError
-from calc.simulation.kernels import layout
+from calc.simulation.cluster import Cluster
 from calc.simulation.kernels.clock import leap_seconds, step_seconds
-from calc.simulation.requests import Ints, RequestTable
-from calc.simulation.results import SimulationResult
+from calc.simulation.requests import RequestTable
+from calc.simulation.results import PassRecord, SimulationResult
 from calc.simulation.rules import EngineFamily, EngineRules
-from calc.simulation.run import Simulation
+from calc.simulation.run import simulate
 from calc.simulation.step_table import StepTable
 
 MOST_PASSES = 20_000
 
-Chosen = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedPass:
-    """One pass. `prefilling`: (request, prompt tokens computed); `decoding`: requests that gained a token they waited for.
+    """One pass of a replica. `prefilling`: (request, prompt tokens computed); `decoding`: requests that gained a token.
 
-    `finished_prompts`: those of `prefilling` whose prompt is complete, so that their next token came out. `padded`:
-    requests that are done and hold their slot to the end of a static batch. `holding`: requests that have been
-    admitted and computed nothing in this pass.
+    `finished_prompts`: those of `prefilling` whose prompt is complete, so that their first token came out. `padded`:
+    requests that are done and hold their slot to the end of a static batch.
     """
 
+    replica: int
     start_s: float
     end_s: float
     prefilling: tuple[tuple[int, int], ...]
     finished_prompts: tuple[int, ...]
     decoding: tuple[int, ...]
-    padded: tuple[int, ...]
-    holding: tuple[int, ...]
+    padded: tuple[int, ...] = ()
 
     @property
     def prefill_tokens(self) -> int:
         return sum(tokens for _, tokens in self.prefilling)
 
     @property
-    def places(self) -> tuple[int, ...]:
-        """Requests that hold a slot during the pass, in the order of the table."""
-        computed = tuple(request for request, _ in self.prefilling)
-        return tuple(sorted((*computed, *self.decoding, *self.padded, *self.holding)))
+    def members(self) -> tuple[int, ...]:
+        """Requests that hold a slot for something in this pass."""
+        return (*(request for request, _ in self.prefilling), *self.decoding, *self.padded)
 
 
 def watch(
-    requests: RequestTable, rules: EngineRules, step: StepTable, *, skip: bool = True
+    requests: RequestTable,
+    rules: EngineRules,
+    step: StepTable,
+    *,
+    cluster: Cluster | None = None,
+    skip: bool = True,
 ) -> tuple[tuple[WatchedPass, ...], SimulationResult]:
-    """Every pass of a run on one replica, and its result; refuses a run of more than `MOST_PASSES` passes.
+    """Every pass of a run in order of time, and its result.
 
-    Plain Python: few requests are done before machine code would be compiled. `skip`: whether the run may leap; the
-    passes are the same.
+    Refuses a run of more than `MOST_PASSES` passes, and one in which a request was preempted. Plain Python: few
+    requests are done before machine code would be compiled. `skip`: whether the run may leap; the passes are the same.
     """
-    run = Simulation(requests, rules, step, skip=skip, compiled=False)
-    if rules.family is EngineFamily.STATIC:
-        batches = _static_batches(run)
-        return tuple(one for batch in batches for one in _static_passes(run, batch)), run.result()
+    result = simulate(
+        requests,
+        rules,
+        step,
+        cluster=cluster,
+        skip=skip,
+        compiled=False,
+        log_passes=MOST_PASSES,
+        log_members=True,
+    )
+    if result.preemptions:
+        raise InputError(
+            "num_blocks",
+            rules.num_blocks,
+            "a run with preemptions is not spelt out into passes",
+            next_step="Give more blocks, or draw a timeline.",
+        )
+    spelt = _static_passes if rules.family is EngineFamily.STATIC else _logged_passes
     passes: list[WatchedPass] = []
-    for more in _mixed_passes(run):
+    for more in spelt(result, step):
         passes += more
-        if len(passes) > MOST_PASSES:
-            raise InputError("passes", len(passes), f"at most {MOST_PASSES:,} can be watched")
-    return tuple(passes), run.result()
+        if len(passes) >= MOST_PASSES:
+            raise InputError("passes", len(passes), f"fewer than {MOST_PASSES:,} can be watched")
+    return tuple(sorted(passes, key=lambda one: one.start_s)), result
 
 
-def _mixed_passes(run: Simulation) -> Iterator[list[WatchedPass]]:
-    """The passes of each move of the run: one, or those of a leap."""
-    computed, said = _standing(run)
-    while True:
-        state = run._replicas.state[0]  # noqa: SLF001 - the run's own reader
-        before = int(state["passes"])
-        reads = (int(state["decoding"]), int(state["kv_tokens"]), int(state["window_tokens"]))
-        below_window = int(state["below_window"])
-        if run.advance(1):
-            return
-        if int(state["passes"]) == before:
-            continue
-        now_computed, now_said = _standing(run)
-        gained = now_said > said
-        if state["pass_steps"] > 1:
-            yield _spelt_out(run, gained, reads, below_window)
-        else:
-            yield [_one_pass(run, now_computed - computed, gained)]
-        computed, said = now_computed, now_said
+def _logged_passes(result: SimulationResult, step: StepTable) -> Iterator[list[WatchedPass]]:
+    """The passes of each record of the log: one, or those of a leap."""
+    table = step.record()
+    inputs = result.input_tokens.tolist()
+    computed = [0] * len(inputs)
+    said = [0] * len(inputs)
+    for one in result.log:
+        complete = []
+        for request, tokens in one.chunks:
+            computed[request] += tokens
+            if computed[request] + int(result.cached_tokens[request]) >= inputs[request]:
+                complete.append(request)
+        names = tuple(request for request, _ in one.decoded)
+        attended = [inputs[request] + said[request] for request in names]
+        ends = _leap_ends(one, table, attended, step.window)
+        yield [
+            WatchedPass(
+                replica=one.replica,
+                start_s=start_s,
+                end_s=end_s,
+                prefilling=one.chunks,
+                finished_prompts=tuple(complete),
+                decoding=names,
+            )
+            for start_s, end_s in zip([one.start_s, *ends], ends, strict=False)
+        ]
+        for request, tokens in (*one.decoded, *((request, 1) for request in complete)):
+            said[request] += tokens
 
 
-def _one_pass(run: Simulation, chunk: Ints, gained: Chosen) -> WatchedPass:
-    state, kept = run._replicas.state[0], run._requests["state"]  # noqa: SLF001 - the run's own reader
-    fresh = chunk > 0
-    admitted = (kept == layout.PREFILL) | (kept == layout.DECODE) | (kept == layout.PARKED)
-    return WatchedPass(
-        start_s=float(state["pass_start_s"]),
-        end_s=float(state["now"]),
-        prefilling=tuple((request, int(chunk[request])) for request in _numbers(fresh)),
-        finished_prompts=_numbers(fresh & gained),
-        decoding=_numbers(gained & ~fresh),
-        padded=(),
-        holding=_numbers(admitted & ~(fresh | gained)),
+def _leap_ends(one: PassRecord, table: Any, attended: list[int], window: int) -> list[float]:
+    """When each pass of a record ends; `attended`: the tokens that each decoding request reads in the first of them."""
+    if one.steps == 1:
+        return [one.end_s]
+    below = sum(tokens < window for tokens in attended)
+    first_s = step_seconds(
+        table, 0, 0.0, len(attended), sum(attended), sum(min(tokens, window) for tokens in attended)
     )
+    growth_s = float(len(attended) * table["kv_s"] + below * table["window_s"])
+    return [one.start_s + leap_seconds(first_s, growth_s, n) for n in range(1, one.steps + 1)]
 
 
-def _spelt_out(
-    run: Simulation, gained: Chosen, reads: tuple[int, int, int], below_window: int
-) -> list[WatchedPass]:
-    """The equal decode passes of a leap; `reads`: decoding sequences, tokens and window tokens that its first attends to."""
-    state, table = run._replicas.state[0], run.step.record()  # noqa: SLF001 - the run's own reader
-    decoding, tokens, window_tokens = reads
-    first_s = step_seconds(table, 0, 0.0, decoding, tokens, window_tokens)
-    growth_s = float(decoding * table["kv_s"] + below_window * table["window_s"])
-    start_s, names = float(state["pass_start_s"]), _numbers(gained)
-    ends = [start_s + leap_seconds(first_s, growth_s, n) for n in range(int(state["pass_steps"]) + 1)]
-    return [_decode_pass(ends[n], ends[n + 1], names) for n in range(len(ends) - 1)]
+def _static_passes(result: SimulationResult, step: StepTable) -> Iterator[list[WatchedPass]]:
+    """Each batch: its prompts, padded to the longest, then tokens until the longest answer ends."""
+    for moment in np.unique(result.scheduled_s):
+        batch = tuple(np.flatnonzero(result.scheduled_s == moment).tolist())
+        yield list(_batch_passes(result, step, batch))
 
 
-def _decode_pass(
-    start_s: float, end_s: float, decoding: tuple[int, ...], padded: tuple[int, ...] = ()
-) -> WatchedPass:
-    return WatchedPass(
-        start_s=start_s,
-        end_s=end_s,
-        prefilling=(),
-        finished_prompts=(),
-        decoding=decoding,
-        padded=padded,
-        holding=(),
-    )
-
-
-def _standing(run: Simulation) -> tuple[Ints, Ints]:
-    """(prompt tokens computed, answer tokens said) of each request as the run stands."""
-    records = run._requests  # noqa: SLF001 - the run's own reader
-    said = np.maximum(0, records["target"] - records["input"]).astype(np.int64)
-    decodes = records["state"] == layout.DECODE
-    left = records["due"] - int(run._replicas.state[0]["tick"])  # noqa: SLF001 - the same
-    said = np.where(decodes, records["output"] - left, said)
-    said = np.where(records["state"] == layout.DONE, records["output"], said)
-    return records["computed"].astype(np.int64), said
-
-
-def _static_batches(run: Simulation) -> list[tuple[int, ...]]:
-    """Run to the end; the requests that ran together, in order of time."""
-    while not run.advance():
-        pass
-    begun = run.result().scheduled_s
-    return [_numbers(begun == moment) for moment in np.unique(begun)]
-
-
-def _static_passes(run: Simulation, batch: tuple[int, ...]) -> Iterator[WatchedPass]:
-    """The passes of one batch: its prompts, padded to the longest, then tokens until the longest answer ends."""
-    result, table = run.result(), run.step.record()
+def _batch_passes(result: SimulationResult, step: StepTable, batch: tuple[int, ...]) -> Iterator[WatchedPass]:
     inputs, answers = result.input_tokens[list(batch)].tolist(), result.output_tokens[list(batch)].tolist()
-    slots, prompt = len(batch), max(inputs)
+    table, slots, prompt = step.record(), len(batch), max(inputs)
     now = float(result.first_s[batch[0]])
     yield WatchedPass(
+        replica=0,
         start_s=float(result.scheduled_s[batch[0]]),
         end_s=now,
         prefilling=tuple(zip(batch, inputs, strict=True)),
         finished_prompts=batch,
         decoding=(),
-        padded=(),
-        holding=(),
     )
     for said in range(1, max(answers)):
         attended = prompt + said
-        window = slots * min(attended, run.step.window)
+        window = slots * min(attended, step.window)
         end = now + step_seconds(table, 0, 0.0, slots, slots * attended, window)
-        decoding = tuple(request for request, answer in zip(batch, answers, strict=True) if answer > said)
-        padded = tuple(request for request, answer in zip(batch, answers, strict=True) if answer <= said)
-        yield _decode_pass(now, end, decoding, padded)
+        yield WatchedPass(
+            replica=0,
+            start_s=now,
+            end_s=end,
+            prefilling=(),
+            finished_prompts=(),
+            decoding=tuple(request for request, answer in zip(batch, answers, strict=True) if answer > said),
+            padded=tuple(request for request, answer in zip(batch, answers, strict=True) if answer <= said),
+        )
         now = end
-
-
-def _numbers(chosen: Chosen) -> tuple[int, ...]:
-    return tuple(np.flatnonzero(chosen).tolist())
