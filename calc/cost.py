@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calc.arrays import Numbers, not_negative, positive_finite, positive_share
-from calc.units import HOUR_S
+from calc.arrays import Numbers, not_negative, positive_finite, positive_share, share, share_below_one
+from calc.units import DAY_S, HOUR_S
 
 HOURS_PER_MONTH = 730.0
 """Hours in a month as clouds bill it: 8,760 hours a year over 12."""
@@ -84,26 +84,33 @@ def token_prices(
     prefill_gpus: Numbers,
     decode_gpus: Numbers,
     prefix_share: Numbers = 0.0,
+    cache_read_share: Numbers = 0.0,
 ) -> TokenPrices:
     """The fleet's cost divided over computed input, cached input and output in the ratio of the work they cause.
 
     `prefill_gpus` and `decode_gpus` are GPUs' worth of work (`calc.textbook`), so idle capacity is shared in the same
-    ratio. Cached tokens cause no prefill and cost nothing here.
+    ratio. `cache_read_share`: share of decoding that reads cached tokens. Of that part the prompt, computed or cached,
+    pays I/(I + O/2), its share of the context; cached tokens pay nothing else.
 
-    Source: cost allocation by resource use. Ignores: the cache memory that cached tokens hold.
+    Source: cost allocation by resource use. Ignores: the cache memory that cached tokens hold between requests.
     """
     positive_finite(rate_per_s=rate_per_s, input_tokens=input_tokens, output_tokens=output_tokens)
     not_negative(usd_per_hour=usd_per_hour, prefill_gpus=prefill_gpus, decode_gpus=decode_gpus)
     positive_share(computed_share=1.0 - prefix_share)
+    share(cache_read_share=cache_read_share)
     work = prefill_gpus + decode_gpus
     positive_finite(work=work)
     per_second = usd_per_hour / HOUR_S
-    computed = rate_per_s * input_tokens * (1.0 - prefix_share)
+    prompts = rate_per_s * input_tokens
     made = rate_per_s * output_tokens
+    decoding = per_second * (decode_gpus / work)
+    reading = decoding * cache_read_share * input_tokens / (input_tokens + output_tokens / 2.0)
+    read = reading / prompts * MILLION
     return TokenPrices(
-        input_usd_per_million=per_second * (prefill_gpus / work) / computed * MILLION,
-        cached_usd_per_million=0.0 * computed,
-        output_usd_per_million=per_second * (decode_gpus / work) / made * MILLION,
+        input_usd_per_million=read
+        + per_second * (prefill_gpus / work) / (prompts * (1.0 - prefix_share)) * MILLION,
+        cached_usd_per_million=read,
+        output_usd_per_million=(decoding - reading) / made * MILLION,
     )
 
 
@@ -165,6 +172,22 @@ def owned_usd_per_gpu_hour(
     positive_share(utilisation=utilisation)
     capital = purchase_usd / (years * HOURS_PER_YEAR * utilisation)
     return capital + power_w * overhead_factor / WATTS_PER_KILOWATT * usd_per_kwh
+
+
+def spot_usd_per_gpu_hour(
+    *, usd_per_gpu_hour: Numbers, interruptions_per_day: Numbers, lost_s: Numbers
+) -> Numbers:
+    """USD of one hour that serves on spot capacity: each interruption loses `lost_s`, which is paid or made up for.
+
+    Source: definition; `lost_s` is the start of a replacement and the work thrown away.
+    Ignores: that many are interrupted at once, and days on which none can be had.
+    """
+    not_negative(
+        usd_per_gpu_hour=usd_per_gpu_hour, interruptions_per_day=interruptions_per_day, lost_s=lost_s
+    )
+    lost = interruptions_per_day * lost_s / DAY_S
+    share_below_one(lost_share=lost)
+    return usd_per_gpu_hour / (1.0 - lost)
 
 
 def joules_per_token(*, gpus: Numbers, power_w: Numbers, tokens_per_s: Numbers) -> Numbers:

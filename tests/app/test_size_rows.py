@@ -33,3 +33,20 @@ def test_how_sure_the_answer_is():
         if "assumption" in row
     ]
     assert {"request rate", "MFU of prefill", "target utilisation"} <= set(names)
+
+
+def test_what_it_costs_beside_an_api():
+    app = opened("step-costs", fidelity="textbook", price="2")
+    app.number_input(key="cost-api-in").set_value(0.5)
+    app.number_input(key="cost-api-out").set_value(1.5)
+    app.number_input(key="cost-reserved").set_value(1.0).run()
+    assert not app.exception
+    said = [text_of(text) for text in app.markdown]
+    assert any(
+        "beats the API's $0.00064 per request" in text for text in said
+    )  # 512 x 0.5 + 256 x 1.5 per million
+    assert any(text.startswith("**Following the day costs") for text in said)
+    tenures = [
+        row["tenure"] for table in app.table for row in table.value.to_dict("records") if "tenure" in row
+    ]
+    assert tenures == ["on demand", "reserved"]
