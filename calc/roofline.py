@@ -28,6 +28,15 @@ def ridge_flop_per_byte(*, peak_flop_per_s: Numbers, bandwidth_bytes_per_s: Numb
     return peak_flop_per_s / bandwidth_bytes_per_s
 
 
+def intensity_flop_per_byte(*, flop: Numbers, all_bytes: Numbers) -> Numbers:
+    """FLOP per byte of an operator or of a whole pass.
+
+    Source: Williams, Waterman, Patterson 2009 (CACM 52(4)). Ignores: bytes that caches on the chip keep from the memory.
+    """
+    positive_finite(all_bytes=all_bytes)
+    return flop / all_bytes
+
+
 def attainable_flop_per_s(
     *, intensity_flop_per_byte: Numbers, peak_flop_per_s: Numbers, bandwidth_bytes_per_s: Numbers
 ) -> Numbers:

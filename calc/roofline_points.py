@@ -21,6 +21,7 @@ from calc.sizing import mean_context
 from calc.step.links import datasheet_links
 from calc.step.rates import Rates, datasheet_rates
 from calc.step.seconds import PassSeconds, link_rows, pass_seconds
+from calc.worked import Worked
 
 LARGEST_BATCH = 4096
 LARGEST_PROMPT = 65_536
@@ -38,7 +39,10 @@ class Roof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPoint:
-    """One operator of a pass, all repetitions together, on one GPU. `share`: of the pass's time."""
+    """One operator of a pass, all repetitions together, on one GPU.
+
+    `share`: of the pass's time. `peak_flop_per_s`: of the roof over it.
+    """
 
     name: str
     group: str
@@ -49,6 +53,7 @@ class OperatorPoint:
     seconds: float
     share: float
     bound: str
+    peak_flop_per_s: float
 
     @property
     def intensity(self) -> float:
@@ -61,13 +66,18 @@ class OperatorPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassPoint:
-    """A whole pass: its size (batch or prompt tokens), FLOP per byte, FLOP/s reached, and what binds it."""
+    """A whole pass: its size (batch or prompt tokens), FLOP and bytes, FLOP/s reached, and what binds it."""
 
     size: int
-    intensity: float
+    flop: float
+    bytes: float
     flop_per_s: float
     seconds: float
     bound: str
+
+    @property
+    def intensity(self) -> float:
+        return self.flop / self.bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +104,11 @@ class RooflineModel:
     def seconds(self, step: ForwardPass) -> PassSeconds:
         """The pass at datasheet rates."""
         table = self.operators.evaluate(step)
-        rates = Rates.of(datasheet_rates(self.operators.formats, self.accelerator), self.operators)
-        return pass_seconds(table, rates, step, datasheet_links(self.accelerator), eager=False)
+        return pass_seconds(table, self._rates, step, datasheet_links(self.accelerator), eager=False)
+
+    @property
+    def _rates(self) -> Rates:
+        return Rates.of(datasheet_rates(self.operators.formats, self.accelerator), self.operators)
 
     def roofs(self) -> tuple[Roof, ...]:
         """Every compute roof of the accelerator, lowest first."""
@@ -114,7 +127,7 @@ class RooflineModel:
 
     def points(self, step: ForwardPass) -> tuple[OperatorPoint, ...]:
         """Operators that compute something, slowest first; collectives have no intensity and are left out."""
-        passed = self.seconds(step)
+        passed, rates = self.seconds(step), self._rates
         ops, table = self.operators, passed.table
         links = set(link_rows(ops).tolist())
         count = np.broadcast_to(table.count, passed.operators.shape)
@@ -130,6 +143,7 @@ class RooflineModel:
                 seconds=float(passed.operators[i, 0]),
                 share=float(passed.operators[i, 0]) / whole,
                 bound=str(Bound.COMPUTE if passed.compute_s[i, 0] > _memory(passed)[i, 0] else Bound.MEMORY),
+                peak_flop_per_s=float(rates.flop_per_s[i, 0]),
             )
             for i, record in enumerate(table.rows())
             if i not in links and table.flop[i, 0] > 0 and table.bytes[i, 0] > 0
@@ -168,7 +182,8 @@ class RooflineModel:
         return tuple(
             PassPoint(
                 size=size,
-                intensity=float(flop[i] / moved[i]),
+                flop=float(flop[i]),
+                bytes=float(moved[i]),
                 flop_per_s=float(flop[i] / total[i]),
                 seconds=float(total[i]),
                 bound=str(Bound.COMPUTE if compute[i] > memory[i] else Bound.MEMORY),
@@ -202,6 +217,28 @@ class Roofline:
         return (
             self.decode_trail[0].flop_per_s / self.result.inputs.offer.accelerator.flop_per_s_16bit.flop_per_s
         )
+
+
+def worked_point(point: OperatorPoint, accelerator: Accelerator) -> tuple[Worked, ...]:
+    """A dot's intensity and its time at the datasheet's peaks, as worked formulas."""
+    return (
+        Worked(
+            formula="intensity_flop_per_byte",
+            inputs={"flop": point.flop, "all_bytes": point.bytes},
+            result=point.intensity,
+        ),
+        Worked(
+            formula="roofline_operator_s",
+            inputs={
+                "repeats": point.count,
+                "moved_bytes": point.bytes / point.count,
+                "flop": point.flop / point.count,
+                "bandwidth_bytes_per_s": accelerator.bandwidth_bytes_per_s,
+                "peak_flop_per_s": point.peak_flop_per_s,
+            },
+            result=point.seconds,
+        ),
+    )
 
 
 def roofline_of(result: Answer) -> Roofline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
@@ -11,7 +12,7 @@ from calc.accelerator import Accelerator
 from calc.profile import Profile
 from calc.provenance import Provenance
 from calc.roofline_points import OperatorPoint, PassPoint, Roof, Roofline
-from pages._axes import COLOURS
+from pages._axes import COLOURS, faded_line
 from pages._charts import Dots, Series, roofline
 
 MARGIN = 3.0  # room on a log axis, as a factor
@@ -25,7 +26,7 @@ def roofline_figure(
     prefill: Sequence[OperatorPoint],
     decode_trail: Sequence[PassPoint],
     prefill_trail: Sequence[PassPoint],
-    measured: tuple[float, float] | None = None,
+    reached: Reached | None = None,
 ) -> go.Figure:
     """Operators of one decode step and one prefill under the roofs, and whole passes as they grow."""
     points = [*decode, *prefill]
@@ -62,35 +63,67 @@ def roofline_figure(
         x_range=x_range,
         y_range=y_range,
     )
-    if measured is not None:
-        _draw_measured(made, *measured, left=x_range[0], right=x_range[1])
+    if reached is not None:
+        _draw_reached(made, reached, left=x_range[0], right=x_range[1])
     return made
 
 
-def measured_roofs(accelerator: Accelerator, profile: Profile | None) -> tuple[float, float] | None:
-    """(bytes/s, 16-bit FLOP/s) that a probe of this very device reached; None where the profile was not measured."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """What kernels reach of the datasheet: the slope for 16-bit weights, a roof per compute class, and the evidence."""
+
+    bytes_per_s: float
+    flop_per_s: dict[str, float]
+    evidence: str
+
+
+REACHED_CLASSES = {
+    "bf16": "compute.16bit",
+    "fp8": "compute.fp8",
+    "int8": "compute.int8",
+    "fp4": "compute.fp4",
+}
+
+
+def reached_roofs(accelerator: Accelerator, profile: Profile | None) -> Reached | None:
+    """The roofs under a profile; None where there is none. A probe of this very device is called measured."""
     if profile is None:
         return None
     numbers = profile.device.numbers
-    memory, compute = numbers["bandwidth.activations"], numbers["compute.16bit"]
-    if {memory.provenance, compute.provenance} != {Provenance.MEASURED}:
-        return None
-    return (
-        memory.value * accelerator.bandwidth_bytes_per_s,
-        compute.value * accelerator.flop_per_s_16bit.flop_per_s,
+    own = {numbers["bandwidth.activations"].provenance, numbers["compute.16bit"].provenance}
+    measured = own == {Provenance.MEASURED}
+    peaks = {name: rate.flop_per_s for name, rate in accelerator.rates.items()}
+    peaks["bf16"] = accelerator.flop_per_s_16bit.flop_per_s
+    return Reached(
+        bytes_per_s=profile.number("bandwidth.activations" if measured else "bandwidth.16bit")
+        * accelerator.bandwidth_bytes_per_s,
+        flop_per_s={
+            name: profile.number(number) * peaks[name]
+            for name, number in REACHED_CLASSES.items()
+            if name in peaks
+        },
+        evidence="measured on this device" if measured else str(profile.provenance),
     )
 
 
-def _draw_measured(made: go.Figure, bandwidth: float, rate: float, *, left: float, right: float) -> None:
-    """The measured slope and 16-bit roof, dotted, beside the datasheet's."""
+def _draw_reached(made: go.Figure, reached: Reached, *, left: float, right: float) -> None:
+    """What is reached, thick, under the datasheet's thin roofs."""
+    slope = reached.bytes_per_s
+    highest = max(reached.flop_per_s.values())
+    xs: list[float | None] = [left, highest / slope]
+    ys: list[float | None] = [left * slope, highest]
+    for rate in reached.flop_per_s.values():
+        xs += [None, rate / slope, right]
+        ys += [None, rate, rate]
     made.add_scatter(
-        x=[left, rate / bandwidth, right],
-        y=[left * bandwidth, rate, rate],
+        x=xs,
+        y=ys,
         mode="lines",
-        name="measured on this device, 16 bit",
+        name=f"reached ({reached.evidence})",
         hoverinfo="skip",
-        line={"color": COLOURS["main"], "width": 2, "dash": "dot"},
+        line={"color": faded_line(COLOURS["main"]), "width": 6},
     )
+    made.data = (made.data[-1], *made.data[:-1])  # under the dots
 
 
 def _by_rate(roofs: Sequence[Roof]) -> list[tuple[str, float]]:

@@ -94,10 +94,20 @@ def show_metrics(metrics: Sequence[Metric]) -> None:
                     st.badge(word, color=colour, help=meaning)
 
 
-def show_chart(made: go.Figure, *, alt: str, key: str) -> None:
-    """A chart with the finding as its accessible name; its numbers as CSV below, as a picture in its own corner."""
+def show_chart(made: go.Figure, *, alt: str, key: str, on_select: Callable[[], None] | None = None) -> None:
+    """A chart with the finding as its accessible name; its numbers as CSV below, as a picture in its own corner.
+
+    `on_select`: called when a marker is clicked; `clicked(key)` then says which.
+    """
     with st.container(gap="xxsmall"):
-        st.plotly_chart(made, key=key, alt=alt, config=_chart_config(key))
+        st.plotly_chart(
+            made,
+            key=key,
+            alt=alt,
+            config=_chart_config(key),
+            on_select=on_select or "ignore",
+            selection_mode="points",
+        )
         st.download_button(
             "Chart data",
             lambda: to_csv(chart_rows(made)),
@@ -109,6 +119,16 @@ def show_chart(made: go.Figure, *, alt: str, key: str) -> None:
             icon=":material/download:",
             help="The numbers drawn, as CSV. For a picture (PNG), use the camera in the chart's corner.",
         )
+
+
+def clicked(key: str) -> str | None:
+    """The custom data of the marker that was clicked last on a chart drawn with `on_select`; None after a click on nothing."""
+    state = st.session_state.get(key)
+    points = state.selection.points if state is not None else []
+    if not points:
+        return None
+    found = points[0].get("customdata")
+    return str(found[0] if isinstance(found, list | tuple) else found)
 
 
 def _chart_config(key: str) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from calc import format as fmt
 from calc.roofline_points import Roofline, roofline_of
 from calc.scenario import Scenario
 from pages._inputs import TTL, answer_for
+from pages._roofline_details import CHART, choose_clicked, draw_details, worked_passes
 from pages._roofline_figure import (
-    describe,
-    measured_roofs,
-    phases_of,
+    reached_roofs,
     roofline_figure,
     roofline_finding,
     roofline_rows,
@@ -24,9 +23,9 @@ from pages._ui import (
     show_chart,
     show_data,
     show_ignored,
-    show_maths,
     show_metrics,
     show_title,
+    show_worked_maths,
 )
 
 
@@ -70,18 +69,20 @@ def main() -> None:
         prefill=found.prefill,
         decode_trail=found.decode_trail,
         prefill_trail=found.prefill_trail,
-        measured=measured_roofs(accelerator, found.result.inputs.offer.profile),
+        reached=reached_roofs(accelerator, found.result.inputs.offer.profile),
     )
-    show_chart(made, alt=roofline_finding(accelerator, found.decode, found.prefill), key="roofline-chart")
-    st.caption("Attention's dots do not move with the batch: every sequence reads its own cache.")
-    _draw_details(found)
-    show_maths(
-        ("ridge_flop_per_byte",),
-        {
-            "peak_flop_per_s": accelerator.flop_per_s_16bit.flop_per_s,
-            "bandwidth_bytes_per_s": accelerator.bandwidth_bytes_per_s,
-        },
+    show_chart(
+        made,
+        alt=roofline_finding(accelerator, found.decode, found.prefill),
+        key=CHART,
+        on_select=lambda: choose_clicked(found),
     )
+    st.caption(
+        "Click a dot, or choose it below, for its arithmetic. Attention's dots do not move with the batch: every sequence "
+        "reads its own cache."
+    )
+    draw_details(found)
+    show_worked_maths(lambda: worked_passes(found), key="roofline-maths")
     show_data(roofline_rows(found), key="roofline-data", name="ridgebeam-roofline")
     show_ignored(
         "Kernel launches, caches on the chip, and how far real kernels stay below the roofs.",
@@ -134,15 +135,6 @@ def _metrics(found: Roofline) -> list[Metric]:
             help="Tokens.",
         ),
     ]
-
-
-def _draw_details(found: Roofline) -> None:
-    by_name = {f"{phase}: {p.name} ({p.group})": p for phase, points in phases_of(found) for p in points}
-    chosen = st.selectbox(
-        "An operator in words", list(by_name), index=None, placeholder="choose a dot", key="roofline-dot"
-    )
-    if chosen:
-        st.markdown(plain_text(describe(by_name[chosen])))
 
 
 main()

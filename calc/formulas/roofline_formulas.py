@@ -30,6 +30,21 @@ ROOFLINE_FORMULAS = (
         ),
     ),
     Formula(
+        id="intensity_flop_per_byte",
+        title="Intensity of an operator or a pass",
+        topic=TOPIC,
+        result=_intensity("intensity_flop_per_byte"),
+        template=r"\frac{${flop}}{${all_bytes}}",
+        parameters=named("flop", "all_bytes"),
+        function=roofline.intensity_flop_per_byte,
+        example=Example(
+            inputs={"flop": 2 * 8192 * 128 * 8192, "all_bytes": 2 * (128 * 8192 * 2 + 8192 * 8192)},
+            value=124.1,
+            rel=1e-3,
+            source="NVIDIA, Matrix Multiplication Background User's Guide: 8192 x 128 x 8192 has 124.1 FLOP/B",
+        ),
+    ),
+    Formula(
         id="attainable_share",
         title="Share of the peak that an intensity allows",
         topic=TOPIC,

@@ -91,6 +91,7 @@ SYMBOLS = _symbols(
     ("moved_bytes", "Q", "bytes of weights and cache that the operator reads", "byte"),
     ("bandwidth_share", "e", "share of the bandwidth that its kernels reach", "1"),
     ("flop", "X", "arithmetic of the operator", "FLOP"),
+    ("all_bytes", "Q", "bytes of weights, cache and activations that are moved", "byte"),
     ("compute_share", "u", "share of the peak that its kernels reach", "1"),
     ("slowdown", "d", "times slower than on long prompts", "1"),
     ("half_tokens", "T_{1/2}", "prompt tokens at which half of the rate is reached", "1"),

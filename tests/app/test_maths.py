@@ -32,8 +32,19 @@ def test_the_five_steps_of_a_deployment(open_page):
     [
         ("batch_size.py", "batch-maths", r"t_{pass} = "),
         ("memory.py", "memory-maths", r"M_{pool} = "),
+        ("roofline.py", "roofline-maths", r"I^* = "),
     ],
 )
 def test_pages_work_their_numbers_out(open_page, file, key, letter):
     lines = opened(open_page(file), key)
     assert any(line.startswith(letter) for line in lines), lines
+
+
+def test_a_dot_of_the_roofline_is_worked_out_both_ways(open_page):
+    app = open_page("roofline.py")
+    box = app.selectbox(key="roofline-dot")
+    box.select(next(option for option in box.options if "decode attention" in option)).run()
+    assert not app.exception
+    lines = [line.value.strip("$\n ") for line in app.latex]
+    assert sum(line.startswith("t_{op} = ") for line in lines) == 2  # at the datasheet's peaks, and reached
+    assert any("the bound" in one.value for one in app.markdown)

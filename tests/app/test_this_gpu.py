@@ -9,7 +9,7 @@ from reading import text_of, titles
 
 from calc.scenario import Scenario
 from pages import _own_hardware, _probe_figures
-from pages._roofline_figure import measured_roofs
+from pages._roofline_figure import reached_roofs
 from presets.local_device import LocalDevice, LocalDevices
 from presets.resolve import resolve
 from probes import jobs, store
@@ -141,12 +141,15 @@ def test_measured_roofs_stand_beside_the_datasheets(monkeypatch):
     run = a100()
     store.save(run)
     own = resolve(Scenario(gpu="a100-sxm4-80gb", profile=run["id"])).offer
-    bandwidth, rate = measured_roofs(own.accelerator, own.profile)
-    assert bandwidth == pytest.approx(1774e9)
-    assert rate == pytest.approx(271e12)
+    reached = reached_roofs(own.accelerator, own.profile)
+    assert reached.bytes_per_s == pytest.approx(1774e9)
+    assert reached.flop_per_s["bf16"] == pytest.approx(271e12)
+    assert reached.evidence == "measured on this device"
     for scenario in (Scenario(gpu="a100-sxm4-80gb"), Scenario(gpu="h100-sxm5-80gb", profile=run["id"])):
         other = resolve(scenario).offer
-        assert measured_roofs(other.accelerator, other.profile) is None
+        found = reached_roofs(other.accelerator, other.profile)
+        assert found.evidence != "measured on this device"
+        assert found.bytes_per_s < other.accelerator.bandwidth_bytes_per_s
 
 
 def test_a_measured_run_changes_step_time_and_not_the_engine():

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from calc.answer import answer
+from calc.formulas import FORMULAS
 from calc.layout import Layout
 from calc.operators import ForwardPass
-from calc.roofline_points import RooflineModel, roofline_of
+from calc.roofline_points import RooflineModel, roofline_of, worked_point
 from calc.scenario import Scenario
 from presets import accelerators, models
 from presets.resolve import resolve
@@ -54,6 +55,13 @@ def test_grouped_heads_read_four_times_less():
     )
     point = named(model.points(ForwardPass.decode(8.0, 4096.0)), "decode attention")
     assert point.intensity == pytest.approx(4.0, rel=0.02)
+
+
+def test_every_dot_is_worked_out_again(llama):
+    for step in (ForwardPass.decode(16.0, CONTEXT), ForwardPass.prefill(512.0)):
+        for point in llama.points(step):
+            for line in worked_point(point, llama.accelerator):
+                assert FORMULAS[line.formula].value(line.inputs) == pytest.approx(line.result, rel=1e-9)
 
 
 def test_shares_add_up_and_no_dot_is_above_its_roof(llama):

@@ -201,3 +201,14 @@ def test_the_batch_chart_is_logarithmic_over_its_batches(page, base_url):
     expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
     low, high = page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
     assert (low, round(high, 2)) == (0, 2.49)  # 1 to twice the 153 of the compute line
+
+
+def test_a_click_on_a_dot_of_the_roofline_shows_its_maths(page, base_url):
+    page.goto(f"{base_url}/roofline")
+    expect(title(page)).to_contain_text("memory-bound")
+    points = page.locator(".js-plotly-plot .scatterlayer .point")
+    expect(points.first).to_be_visible()
+    settled(page)
+    points.first.click(force=True)
+    expect(page.get_by_text("At the datasheet's peaks", exact=True)).to_be_visible()
+    expect(page.locator('input[aria-label="An operator\'s maths"]')).not_to_have_value("")
