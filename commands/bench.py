@@ -56,6 +56,9 @@ def add(verbs: Any) -> None:
     parser.add_argument("--ttft", type=positive, metavar="S", help="target, for goodput")
     parser.add_argument("--tpot", type=positive, metavar="S", help="target, for goodput")
     parser.add_argument("--e2e", type=positive, metavar="S", help="target, for goodput")
+    parser.add_argument(
+        "--second-opinion", action="store_true", help="let GuideLLM measure too, where it is installed"
+    )
     parser.add_argument("--out", metavar="FILE", help="write the run: .json, .csv (levels) or .html (report)")
 
 
@@ -83,6 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.calibrate:
         content["calibration"], more = _calibrated(arguments, measured, model)
         lines += more
+    if arguments.second_opinion:
+        content["second_opinion"], more = _second_opinion(question, report)
+        lines += more
     if arguments.out:
         _write(Path(arguments.out), report, content | {"run": record})
     emit(arguments, content, lines)
@@ -93,6 +99,37 @@ def _api(text: str) -> Any:
     from probes.endpoint.dialects import Api
 
     return Api(text)
+
+
+def _second_opinion(question: Question, report: EndpointReport) -> tuple[list[dict[str, Any]], list[str]]:
+    """GuideLLM's figures beside ours; its failure is a line, for our own measurement stands without it."""
+    from calc import format as fmt
+    from probes.endpoint.safety import Policy, checked_target
+    from probes.endpoint.second_opinion import Asked, second_opinion
+
+    plan = question.plan
+    asked = Asked(
+        streams=plan.concurrency,
+        input_tokens=plan.level_input,
+        output_tokens=plan.level_output,
+        limit_s=plan.total_limit_s,
+    )
+    try:
+        target = checked_target(question.url, Policy())
+        rows = second_opinion(target, asked, model=report.run.model, key=question.key).rows(report)
+    except ProbeError as error:
+        return [], [f"No second opinion: {error}"]
+    ratios = [
+        f"GuideLLM at {row['concurrency']}: {row['figure']} {fmt.plain(row['guidellm'])}, {fmt.factor(row['theirs_over_ours'])} ours"
+        for row in rows
+        if row["theirs_over_ours"]
+    ]
+    lengths = ", ".join(f"{row['their_input_tokens']:.0f}" for row in rows if row["figure"] == "tpot_s")
+    return rows, [
+        f"GuideLLM's prompts had {lengths} tokens.",
+        *ratios,
+        *dict.fromkeys(row["definitions"] for row in rows),
+    ]
 
 
 def _whole_numbers(text: str, name: str) -> tuple[int, ...]:

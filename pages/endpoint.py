@@ -13,6 +13,7 @@ from calc.scenario import Scenario
 from calc.step import StepModel
 from pages._endpoint_figures import level_figure, level_finding, prompt_figure, prompt_finding
 from pages._endpoint_job import draw_form, stored_run
+from pages._endpoint_opinion import draw_opinion
 from pages._endpoint_parts import (
     draw_calibration,
     draw_downloads,
@@ -108,6 +109,7 @@ def _draw_report(report: EndpointReport, record: dict[str, object]) -> None:
         )
     st.caption(plain_text(client_words(report)))
     draw_downloads(report, record)
+    draw_opinion(report)
 
 
 main()

@@ -10,8 +10,10 @@ from calc.endpoint.plan import TestPlan
 from calc.endpoint.run import run_from_json
 from calc.endpoint.samples import Sample
 from pages import _endpoint_job as job
+from pages import _endpoint_opinion
 from presets import accelerators, profiles
 from presets.profiles.calibrated import save_calibration
+from probes.endpoint.second_opinion import Opinion
 
 pytestmark = pytest.mark.app
 QUERY = {"model": "Qwen/Qwen3-8B", "gpu": "h100-sxm5-80gb", "fidelity": "expected"}
@@ -153,3 +155,20 @@ def test_a_calibration_is_for_its_model_and_accelerator_only(monkeypatch, tmp_pa
         profiles.with_stored_run(fitted, gpu, "endpoint-none", model_id="a/b")
     with pytest.raises(ValueError, match="must be the id"):
         profiles.with_stored_run(fitted, gpu, "endpoint-../../x", model_id="a/b")
+
+
+def test_without_guidellm_the_page_says_how_to_get_it(measured):
+    assert "GuideLLM is not installed here" in captions(measured)
+    assert not [button for button in measured.button if button.key == "endpoint_opinion"]
+
+
+def test_guidellms_figures_stand_beside_ours(measured, monkeypatch):
+    monkeypatch.setattr(_endpoint_opinion, "command", lambda: ["guidellm"])
+    theirs = Opinion(by_streams={1: {"tpot_s": 0.024}}, input_tokens={1: 300.0}, text="{}")
+    monkeypatch.setattr(_endpoint_opinion, "second_opinion", lambda *_, **__: theirs)
+    measured.run()
+    measured.button(key="endpoint_opinion").click().run()
+    assert not measured.exception
+    table = next(frame.value for frame in measured.dataframe if "theirs_over_ours" in frame.value)
+    assert list(table["guidellm"]) == [0.024]
+    assert "inter-token latency" in " ".join(text_of(line) for line in measured.markdown)
