@@ -11,12 +11,19 @@ from calc.answer import Answer, replica_weight_bytes, timing_of
 from calc.arrays import Numbers
 from calc.curves import decode_seconds
 from calc.errors import InputError
+from calc.proof import clock_of
 from calc.scenario import Fidelity
-from calc.sizing import mean_context
+from calc.simulation.requests import RequestTable
+from calc.simulation.rules import Speculation, engine_rules
+from calc.simulation.run import simulate
+from calc.simulation.step_table import StepTable
+from calc.sizing import BLOCK_TOKENS, mean_context
 
 LONGEST_DRAFT = 12
 BATCHES = tuple(2**power for power in range(10))
 PASSES = 10_000
+SIMULATED_TOKENS, FEWEST_SIMULATED_TOKENS = 8_000, 120
+"""Tokens of a simulated batch, and of each of its answers at least (a choice: a percent of noise in the speed-up)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +51,101 @@ def draft_curve(*, acceptance: float, draft_cost: float) -> DraftCurve:
     )
 
 
-def sampled_tokens_per_pass(*, acceptance: float, seed: int) -> tuple[float, ...]:
-    """The mean tokens of 10,000 simulated passes for each draft length from 0 to twelve."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """Mean tokens of `passes` simulated passes, and what the formula says of them."""
+
+    drafts: int
+    passes: int
+    mean: float
+    standard_error: float
+    formula: float
+
+    @property
+    def errors_apart(self) -> float:
+        """Distance of the mean from the formula in standard errors; 0 where nothing is left to chance."""
+        apart = abs(self.mean - self.formula)
+        return apart / self.standard_error if self.standard_error else 0.0
+
+
+def sampled_tokens_per_pass(*, acceptance: float, seed: int) -> tuple[Sampled, ...]:
+    """10,000 simulated passes for each draft length from 0 to twelve."""
     uniforms = np.random.default_rng(seed).random(PASSES)
+    found = []
+    for drafts in range(LONGEST_DRAFT + 1):
+        accepted = speculative.sample_accepted(acceptance=acceptance, drafts=drafts, uniforms=uniforms)
+        tokens = 1.0 + np.broadcast_to(np.asarray(accepted, dtype=float), PASSES)
+        found.append(
+            Sampled(
+                drafts=drafts,
+                passes=PASSES,
+                mean=float(tokens.mean()),
+                standard_error=float(tokens.std(ddof=1)) / PASSES**0.5,
+                formula=float(speculative.tokens_per_pass(acceptance=acceptance, drafts=drafts)),
+            )
+        )
+    return tuple(found)
+
+
+def speedup_by_length(
+    result: Answer, *, acceptance: float, draft_cost: float, batch: int
+) -> tuple[float, ...]:
+    """The speed-up at one batch for each draft length from 0 to twelve, with the real cost of checking there."""
+    one = np.array([float(batch)])
+    step_s = _pass_seconds(result, one, tokens=1)
+    gains = [
+        speculative.speedup_at_batch(
+            acceptance=acceptance,
+            drafts=drafts,
+            step_s=step_s,
+            verify_s=_pass_seconds(result, one, tokens=drafts + 1),
+            draft_step_s=draft_cost * step_s,
+        )
+        for drafts in range(1, LONGEST_DRAFT + 1)
+    ]
+    return (1.0, *(float(np.asarray(gain)[0]) for gain in gains))
+
+
+def simulated_speedups(
+    result: Answer, *, acceptance: float, drafts: int, draft_cost: float, batches: tuple[int, ...]
+) -> tuple[float, ...]:
+    """The speed-up that the serving simulator measures at each batch: tokens a second with the draft over those without.
+
+    The batch starts together and decodes from the traffic's mean context; only passes in which all of it decodes count.
+    """
+    clock = clock_of(result)
+    context = round(mean_context(result.inputs.scenario.workload))
+    how = Speculation(drafts=drafts, acceptance=acceptance, draft_step=_draft_clock(clock, draft_cost))
     return tuple(
-        1.0
-        + float(np.mean(speculative.sample_accepted(acceptance=acceptance, drafts=drafts, uniforms=uniforms)))
-        for drafts in range(LONGEST_DRAFT + 1)
+        _tokens_per_s(clock, batch, context, how) / _tokens_per_s(clock, batch, context, None)
+        for batch in batches
     )
+
+
+def _draft_clock(clock: StepTable, draft_cost: float) -> StepTable | None:
+    return clock.scaled(draft_cost) if draft_cost else None
+
+
+def _tokens_per_s(clock: StepTable, batch: int, context: int, how: Speculation | None) -> float:
+    """Tokens a second of a full batch, from the passes in which all of it decodes."""
+    answer = max(SIMULATED_TOKENS // batch, FEWEST_SIMULATED_TOKENS)
+    prompt = max(1, context - answer // 2)
+    requests = RequestTable(
+        arrival_s=np.zeros(batch),
+        input_tokens=np.full(batch, prompt, dtype=np.int64),
+        output_tokens=np.full(batch, answer, dtype=np.int64),
+    )
+    rules = engine_rules(
+        "vllm",
+        num_blocks=batch * (-(-(prompt + answer) // BLOCK_TOKENS) + LONGEST_DRAFT),
+        max_seqs=batch,
+        token_budget=batch * (prompt + LONGEST_DRAFT + 1),
+        speculation=how,
+    )
+    ran = simulate(requests, rules, clock, compiled=False, log_passes=SIMULATED_TOKENS, log_members=True)
+    full = [one for one in ran.log if one.decoding == batch]
+    tokens = sum(count for one in full for _, count in one.decoded)
+    return tokens / sum(one.end_s - one.start_s for one in full)
 
 
 def speedup_by_batch(
