@@ -5,7 +5,7 @@ from dataclasses import replace
 from bench._timing import median_s
 from calc.answer import answer
 from calc.levers import lever_effects
-from calc.plan import rank
+from calc.plan.ranking import rank
 from calc.scenario import Fidelity, Scenario
 from calc.sized import answer_for
 from presets.resolve import resolve

@@ -16,6 +16,8 @@ class Wall(StrEnum):
     TPOT = "tpot"
     E2E = "end to end"
     THROUGHPUT = "throughput"
+    POWER = "power"
+    AVAILABILITY = "availability"
     LAYOUT = "layout"
     FORMAT = "format"
     CONTEXT = "context"

@@ -263,7 +263,14 @@ class WorkedPass:
             "link_bytes_per_s": link_bytes_per_s(model.accelerator, ranks),
         }
         if not self._is_roofline:
-            curve, rate = link_of(model.accelerator, model.profile, kind, ranks, nodes=model.layout.nodes)
+            curve, rate = link_of(
+                model.accelerator,
+                model.profile,
+                kind,
+                ranks,
+                nodes=model.layout.nodes,
+                gpus=model.layout.gpus_per_replica,
+            )
             inputs |= {
                 "kernel_factor": kernel_factor(model.profile) * self._work_factor,
                 "alpha_s": curve.alpha_s,

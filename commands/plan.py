@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     from calc import contract
     from calc.answer import answer, headline
     from calc.levers import lever_effects
-    from calc.plan import rank
+    from calc.plan.ranking import rank
 
     if arguments.service_s is not None:
         return _endpoint(arguments)

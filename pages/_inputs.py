@@ -9,7 +9,7 @@ import streamlit as st
 
 from calc.answer import Answer, Inputs, answer
 from calc.levers import LeverEffect, lever_effects
-from calc.plan import Ranking, rank
+from calc.plan.ranking import Ranking, rank
 from calc.scenario import Scenario
 from pages._sidebar import current_scenario
 from presets.resolve import resolve

@@ -6,7 +6,7 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.answer import Answer
-from calc.plan import Ranking
+from calc.plan.ranking import Ranking
 from calc.proof import Proof, headline_of, prove
 from calc.scenario import Scenario
 from calc.simulation.results import SimulationResult

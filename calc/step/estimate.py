@@ -89,7 +89,7 @@ class StepModel:
             factor=spread_factor(spec, profile),
             peak_rates=Rates.of(datasheet_rates(formats, accelerator), operators),
             reached_rates=Rates.of(rate_table(formats, accelerator, profile), operators),
-            links=profile_links(accelerator, profile, nodes=layout.nodes),
+            links=profile_links(accelerator, profile, nodes=layout.nodes, gpus=layout.gpus_per_replica),
         )
 
     @property

@@ -32,9 +32,18 @@ NODE_CURVE: Final = LinkCurve(
 
 
 def profile_links(
-    accelerator: Accelerator, profile: Profile, *, nodes: int = 1, node_size: int | None = None
+    accelerator: Accelerator,
+    profile: Profile,
+    *,
+    nodes: int = 1,
+    gpus: int | None = None,
+    node_size: int | None = None,
 ) -> LinkSeconds:
-    """Link times from the profile: measured curves inside a node, a network port between nodes."""
+    """Link times from the profile: measured curves inside a node, a network port between nodes.
+
+    A replica of `gpus` spread over several nodes has so many of them in each.
+    """
+    inside = node_size or devices_inside(accelerator, nodes=nodes, gpus=gpus)
     factor = kernel_factor(profile)
 
     def seconds(table: OperatorTable, rows: NDArray[np.intp]) -> Array:
@@ -42,7 +51,7 @@ def profile_links(
         for index, row in enumerate(rows):
             kind = KINDS[table.operators.kind_index[row, 0]]
             ranks = int(table.operators.numbers["ranks"][row, 0])
-            curve, rate = link_of(accelerator, profile, kind, ranks, nodes=nodes, node_size=node_size)
+            curve, rate = link_of(accelerator, profile, kind, ranks, node_size=inside)
             out[index] = factor * curve.seconds(table.message_bytes[row], rate)
         return out
 
@@ -54,6 +63,14 @@ def kernel_factor(profile: Profile) -> float:
     return profile.number("collectives.factor") * profile.calibration.get("communication_factor")
 
 
+def devices_inside(accelerator: Accelerator, *, nodes: int, gpus: int | None) -> int:
+    """Devices that talk without a network: those of a host or of a rack's own link; fewer where a replica is spread thinner."""
+    together = max(accelerator.host_devices, accelerator.linked_devices)
+    if nodes == 1 or gpus is None:
+        return together if nodes == 1 else 1
+    return max(1, min(together, gpus // nodes))
+
+
 def link_of(
     accelerator: Accelerator,
     profile: Profile,
@@ -61,11 +78,15 @@ def link_of(
     ranks: int,
     *,
     nodes: int = 1,
+    gpus: int | None = None,
     node_size: int | None = None,
 ) -> tuple[LinkCurve, float]:
-    """The curve of a collective among `ranks` GPUs, and the one-way rate of the link that it refers to."""
-    inside = node_size or max(accelerator.host_devices, accelerator.linked_devices)
-    if (nodes > 1 or ranks > inside) and kind is not Kind.POINT_TO_POINT:
+    """The curve of a collective among `ranks` GPUs, and the one-way rate of the link that it refers to.
+
+    `node_size`: devices that talk without a network, where that is known already; see `devices_inside`.
+    """
+    inside = node_size or devices_inside(accelerator, nodes=nodes, gpus=gpus)
+    if ranks > inside and kind is not Kind.POINT_TO_POINT:
         return NODE_CURVE, NODE_LINK_BYTES_PER_S
     return _curve(profile, kind, ranks), link_bytes_per_s(accelerator, ranks)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from calc.answer import Inputs, Offer, answer, headline
 from calc.levers import lever_effects
-from calc.plan import rank
+from calc.plan.ranking import rank
 from calc.scenario import Scenario, apply_settings
 from calc.verdict import Wall
 from presets import accelerators, models

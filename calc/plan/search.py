@@ -1,0 +1,287 @@
+"""The search: bounds first, then the full model on the configurations that could still be the best, best bound first.
+
+For each accelerator the best configuration is found (branch and bound: what cannot beat the best answer so far is not
+asked), and accelerators are taken in the order of what they could cost at best, until none of the rest can enter the list.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from calc.cost import usd_per_hour, usd_per_million_tokens
+from calc.errors import InputError, MissingSpec
+from calc.plan.screen import (
+    UNPUBLISHED,
+    WALLS,
+    Configuration,
+    Screened,
+    limits_missed,
+    objectives_of,
+    screen,
+)
+from calc.plan.space import Limits, Objective, Question
+from calc.result import Answer, Cost, Inputs
+from calc.sized import answer_for
+from calc.verdict import Verdict, Wall
+
+__all__ = ["UNPUBLISHED", "Ranking", "rank_key", "search", "with_replicas", "within"]
+
+DEARER = "cannot beat the plans shown"
+WORSE = "worse than another layout or format of the same accelerator"
+NO_PRICE = "no price known"
+NEAREST_SHOWN = 3
+MOST_ANSWERS = 600  # full answers that one search may ask for; more only where bounds are far from the truth
+UNPRICED_SHOWN = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """Plans that work, best first (unpriced ones after every priced one), why the others do not, and the nearest failures.
+
+    `rejected`: configurations by reason, or accelerators where a search asked only about those. `candidates`: what was
+    screened; `answered`: how many of them the full model was asked about. `proven`: whether nothing that was left out
+    could have been better.
+    """
+
+    plans: tuple[Answer, ...]
+    failed: tuple[Answer, ...]
+    rejected: tuple[tuple[str, int], ...]
+    candidates: int = 0
+    answered: int = 0
+    proven: bool = True
+
+
+def search(question: Question, *, top: int = 5) -> Ranking:
+    """The `top` accelerators by the question's objective, each in its best configuration; see `Ranking`."""
+    if top < 1:
+        raise InputError("top", top, "at least one plan is shown")
+    screened = screen(question)
+    asked = _Asked(question, screened)
+    kinds = _by_accelerator(screened)
+    objective = screened.bounds.objective
+    ranked = sorted((rows for rows in kinds if objective[rows[0]] < inf), key=lambda rows: objective[rows[0]])
+    plans = _best_of_each(asked, ranked, top=top)
+    plans += _unranked(asked, [rows for rows in kinds if objective[rows[0]] == inf])
+    return Ranking(
+        plans=tuple(sorted(plans, key=lambda plan: rank_key(question.objective, plan))),
+        failed=() if plans else _nearest(asked),
+        rejected=_reasons(asked, plans),
+        candidates=screened.candidates,
+        answered=asked.count,
+        proven=asked.count < MOST_ANSWERS,
+    )
+
+
+def rank_key(objective: Objective, plan: Answer) -> tuple[float, int, float, str]:
+    """Best first, then fewest GPUs, then most room to spare."""
+    busy = plan.fleet.utilization if plan.fleet else inf
+    return (_reached(objective, plan), plan.gpus, busy, plan.inputs.offer.accelerator.id)
+
+
+def _reached(objective: Objective, plan: Answer) -> float:
+    fleet = plan.fleet
+    busy = fleet.utilization * fleet.replicas * plan.layout.gpus_per_replica if fleet else inf
+    reached = objectives_of(objective, (plan.inputs.offer,), np.array([float(plan.gpus)]), np.array([busy]))
+    return float(reached[0])
+
+
+class _Asked:
+    """The full model's answers of one search, counted, with the reasons of those that do not work."""
+
+    def __init__(self, question: Question, screened: Screened) -> None:
+        self.question = question
+        self.screened = screened
+        self.count = 0
+        self.walls: Counter[str] = Counter()
+        self.failed: list[Answer] = []
+
+    def about(self, index: int) -> Answer | None:
+        """The answer of one configuration with the replicas that the limits ask for; None where it does not work."""
+        self.count += 1
+        try:
+            answer = within(
+                configured(self.question.inputs, self.screened.configuration(index)), self.question
+            )
+        except MissingSpec:
+            self.walls[UNPUBLISHED] += 1
+            return None
+        except InputError:
+            self.walls[f"{Wall.LAYOUT}"] += 1
+            return None
+        if answer.verdict.fits:
+            return answer
+        self.walls[f"{answer.verdict.wall}"] += 1
+        self.failed.append(answer)
+        return None
+
+
+def configured(inputs: Inputs, configuration: Configuration) -> Answer:
+    """The full answer of a configuration, its scenario set so that a page can apply it."""
+    layout = configuration.layout
+    scenario = replace(
+        inputs.scenario,
+        gpu=configuration.offer.accelerator.id,
+        gpu_json=inputs.scenario.gpu_json if configuration.offer == inputs.offer else "",
+        engine=configuration.engine,
+        quantization=configuration.quantization,
+        kv_dtype=configuration.kv_dtype,
+        tp=layout.tp,
+        pp=layout.pp,
+        dp=layout.dp,
+        ep=layout.ep,
+        attention_dp=layout.attention_dp,
+        nodes=layout.nodes,
+    )
+    asked = replace(inputs, offer=configuration.offer, scenario=scenario, catalogue=())
+    return answer_for(asked, layout)
+
+
+def within(answer: Answer, question: Question) -> Answer:
+    """The answer with the replicas that spare units need, refused where a limit is exceeded."""
+    if not answer.verdict.fits or answer.fleet is None:
+        return answer
+    offer, fleet = answer.inputs.offer, answer.fleet
+    work, needed = np.array([fleet.utilization * fleet.replicas]), np.array([float(fleet.replicas)])
+    bought = question.limits.replicas_to_buy(work, needed, answer.layout, (offer.accelerator,))
+    grown = with_replicas(answer, int(bought[0]))
+    walls, excess = limits_missed(question, (offer,), np.array([float(grown.gpus)]))
+    wall = WALLS[walls[0]]
+    if wall is Wall.NONE:
+        return grown
+    reason = _limit_words(grown, wall, question.limits)
+    return replace(grown, verdict=Verdict(fits=False, wall=wall, short_by=float(excess[0]), reason=reason))
+
+
+def with_replicas(answer: Answer, replicas: int) -> Answer:
+    """The same plan on another number of replicas: utilisation and cost follow, times stay those of the planned load."""
+    if answer.fleet is None or replicas == answer.fleet.replicas:
+        return answer
+    work = answer.fleet.utilization * answer.fleet.replicas
+    fleet = replace(answer.fleet, replicas=replicas, utilization=work / replicas)
+    price = answer.inputs.offer.usd_per_gpu_hour
+    cost = answer.cost
+    if price is not None:
+        per_hour = float(usd_per_hour(gpus=answer.layout.gpus_per_replica * replicas, usd_per_gpu_hour=price))
+        tokens_per_s = fleet.rate_per_s * answer.inputs.scenario.output_tokens
+        per_million = None
+        if tokens_per_s > 0:
+            per_million = float(usd_per_million_tokens(usd_per_hour=per_hour, tokens_per_s=tokens_per_s))
+        cost = Cost(usd_per_hour=per_hour, usd_per_million_output=per_million, note=cost.note)
+    return replace(answer, fleet=fleet, cost=cost)
+
+
+def _limit_words(answer: Answer, wall: Wall, limits: Limits) -> str:
+    accelerator = answer.inputs.offer.accelerator
+    needs = f"{answer.gpus} x {accelerator.name} are needed"
+    if wall is Wall.BUDGET:
+        cost = answer.cost.usd_per_hour
+        priced = "have no known price" if cost is None else f"cost ${cost:.2f} per hour"
+        return f"{needs}, which {priced}; the budget is ${limits.usd_per_hour:.2f}"
+    if wall is Wall.POWER:
+        power = accelerator.power_w
+        drawn = "have no published power" if power is None else f"draw {answer.gpus * power / 1e3:.1f} kW"
+        return f"{needs}, which {drawn}; the limit is {(limits.power_w or 0.0) / 1e3:.1f} kW"
+    return f"{needs}, {limits.most_of(accelerator):g} can be had"
+
+
+def _by_accelerator(screened: Screened) -> list[list[int]]:
+    """Configurations that may work, by accelerator, each list with the best bound first.
+
+    Of equal bounds the one with the least work for its GPUs comes first, then the smaller replica.
+    """
+    bounds = screened.bounds
+    per_replica = bounds.gpus / np.maximum(bounds.replicas, 1.0)
+    order = np.lexsort((per_replica, bounds.busy * per_replica, bounds.gpus, bounds.objective))
+    kinds: dict[str, list[int]] = {}
+    for index in order[screened.possible[order]].tolist():
+        kinds.setdefault(screened.accelerators[index], []).append(index)
+    return list(kinds.values())
+
+
+def _best_of_each(asked: _Asked, ranked: Iterable[list[int]], *, top: int) -> list[Answer]:
+    """The best answers of the best accelerators: bounds decide what is still worth asking."""
+    objective, bound = asked.question.objective, asked.screened.bounds.objective
+    best: list[Answer] = []
+    for rows in ranked:
+        worst = _reached(objective, best[top - 1]) if len(best) >= top else inf
+        if bound[rows[0]] > worst or asked.count >= MOST_ANSWERS:
+            break
+        found = _best_of(asked, rows, below=worst)
+        if found is not None:
+            best = sorted([*best, found], key=lambda plan: rank_key(objective, plan))
+    return best[:top]
+
+
+def _best_of(asked: _Asked, rows: list[int], *, below: float) -> Answer | None:
+    """The best configuration of one accelerator, if it is no worse than `below`."""
+    objective, bound = asked.question.objective, asked.screened.bounds.objective
+    best: Answer | None = None
+    for index in rows:
+        if bound[index] > below or (best is not None and bound[index] >= _reached(objective, best)):
+            break
+        answer = asked.about(index)
+        if answer is not None and (best is None or rank_key(objective, answer) < rank_key(objective, best)):
+            best = answer
+    return best
+
+
+def _unranked(asked: _Asked, kinds: list[list[int]]) -> list[Answer]:
+    """Accelerators without the number that ranks: those that would need the fewest GPUs, as a list to look at."""
+    found: list[Answer] = []
+    gpus = asked.screened.bounds.gpus
+    for rows in sorted(kinds, key=lambda rows: gpus[rows].min()):
+        if len(found) == UNPRICED_SHOWN:
+            break
+        answers = map(asked.about, sorted(rows, key=lambda index: gpus[index])[:NEAREST_SHOWN])
+        first = next((answer for answer in answers if answer is not None), None)
+        if first is not None:
+            found.append(first)
+    return found
+
+
+LATE = (Wall.BUDGET, Wall.POWER, Wall.AVAILABILITY, Wall.TPOT, Wall.TTFT, Wall.E2E)
+
+
+def _nearest(asked: _Asked) -> tuple[Answer, ...]:
+    """The configurations that came nearest to working, asked in full: those that limits or latency stop before memory's."""
+    screened = asked.screened
+    bounds = screened.bounds
+    early = ~np.isin(bounds.wall, [WALLS.index(wall) for wall in LATE])
+    seen: dict[str, Answer] = {}
+    for answer in asked.failed:
+        seen.setdefault(answer.inputs.offer.accelerator.id, answer)
+    for index in np.lexsort((bounds.gpus, bounds.short_by, early)).tolist():
+        kind = screened.accelerators[index]
+        if len(seen) >= NEAREST_SHOWN:
+            break
+        if kind in seen:
+            continue
+        try:
+            answer = within(configured(asked.question.inputs, screened.configuration(index)), asked.question)
+        except (InputError, MissingSpec):
+            continue
+        seen[kind] = answer
+    return tuple(list(seen.values())[:NEAREST_SHOWN])
+
+
+def _reasons(asked: _Asked, plans: list[Answer]) -> tuple[tuple[str, int], ...]:
+    """Every configuration that is not shown, by why."""
+    screened = asked.screened
+    why: Counter[str] = Counter(dict(screened.never)) + asked.walls
+    shown = {plan.inputs.offer.accelerator.id for plan in plans}
+    walls, counts = np.unique(screened.bounds.wall[~screened.possible], return_counts=True)
+    for wall, count in zip(walls, counts, strict=True):
+        why[f"{WALLS[wall]}"] += int(count)
+    for index in np.flatnonzero(screened.possible).tolist():
+        unranked = screened.bounds.objective[index] == inf
+        if screened.accelerators[index] in shown:
+            why[WORSE] += 1
+        else:
+            why[NO_PRICE if unranked else DEARER] += 1
+    why[WORSE] -= len(plans) + asked.walls.total()
+    return tuple((reason, count) for reason, count in why.most_common() if count > 0)

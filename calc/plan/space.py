@@ -1,0 +1,183 @@
+"""What a search looks through, and what a plan must keep to: layouts, formats, engines; limits and the objective."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import ceil
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calc.accelerator import Accelerator
+from calc.engine import Engine
+from calc.errors import InputError
+from calc.layout import Layout
+from calc.memory.engines.sharding import check_heads
+from calc.model import ModelSpec, Moe
+from calc.result import Inputs, Offer
+
+Array = NDArray[np.float64]
+
+LARGEST_REPLICA: Final = 64
+POWERS: Final = (1, 2, 4, 8, 16, 32, 64)
+AS_STORED: Final = ("auto",)
+# What a search may store weights and caches in when every format is allowed: one of each family that quantisers write.
+EVERY_WEIGHT_FORMAT: Final = ("auto", "fp8", "int8", "int4-g128", "mxfp4", "nvfp4", "q8_0", "q4_k_m")
+EVERY_KV_FORMAT: Final = ("auto", "fp8", "int8", "q8_0")
+ONE_HOST: Final = (Engine.LLAMA_CPP, Engine.OLLAMA)  # they split a model over the cards of one host
+
+
+class Objective(StrEnum):
+    """What the best plan has the least (throughput: the most) of."""
+
+    COST = "cost"
+    GPUS = "gpus"
+    ENERGY = "energy"
+    THROUGHPUT = "throughput"
+
+
+class Spare(StrEnum):
+    """What may fail at peak while the promise is kept."""
+
+    NONE = "none"
+    REPLICA = "replica"
+    NODE = "node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a plan may use: USD per hour, watts of all accelerators at their limit, devices in all and of each kind.
+
+    `spare`: what may fail at peak while the rest keeps the promise.
+    """
+
+    usd_per_hour: float | None = None
+    power_w: float | None = None
+    gpus: int | None = None
+    available: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    spare: Spare = Spare.NONE
+
+    def __post_init__(self) -> None:
+        for name in ("usd_per_hour", "power_w", "gpus"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise InputError(name, value, "a limit is a positive number")
+        for gpu, count in self.available.items():
+            if not isinstance(count, int) or count < 0:
+                raise InputError(f"available {gpu}", count, "it must be a whole number from 0")
+
+    def most_of(self, accelerator: Accelerator) -> float:
+        """Devices of this kind that can be had."""
+        kinds = self.available.get(accelerator.id, float("inf"))
+        return min(kinds, self.gpus or float("inf"))
+
+    def replicas_to_buy(
+        self, busy: Array, needed: Array, layout: Layout, accelerators: Sequence[Accelerator]
+    ) -> Array:
+        """Replicas so that those `needed` stand, and so that the busy ones are left when the spare unit fails."""
+        if self.spare is Spare.NONE:
+            return needed
+        lost = np.ones(len(accelerators))
+        if self.spare is Spare.NODE:
+            hosts = np.array([accelerator.host_devices for accelerator in accelerators])
+            lost = np.maximum(1, hosts // layout.gpus_per_replica)
+        return np.maximum(needed, np.ceil(busy - 1e-9) + lost)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is planned: the scenario's inputs, the offers of each engine, the formats that quality allows, limits, objective.
+
+    `weight_formats`, `kv_formats`: scenario values to try ("auto": as stored, 16 bit). `layouts` given: only those.
+    """
+
+    inputs: Inputs
+    offers: Mapping[str, tuple[Offer, ...]]
+    weight_formats: tuple[str, ...] = AS_STORED
+    kv_formats: tuple[str, ...] = AS_STORED
+    layouts: tuple[Layout, ...] | None = None
+    largest_replica: int = LARGEST_REPLICA
+    limits: Limits = field(default_factory=Limits)
+    objective: Objective = Objective.COST
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.largest_replica <= 1024:
+            raise InputError("largest_replica", self.largest_replica, "it must be from 1 to 1,024 GPUs")
+
+
+def question_of(inputs: Inputs, offers: tuple[Offer, ...] | None = None) -> Question:
+    """The scenario as it stands on offers of its own engine: its formats, and its layout where one was chosen."""
+    scenario = inputs.scenario
+    chosen = scenario.tp or scenario.pp > 1 or scenario.ep or scenario.attention_dp > 1
+    return Question(
+        inputs=inputs,
+        offers={scenario.engine: inputs.catalogue if offers is None else offers},
+        weight_formats=(scenario.quantization,),
+        kv_formats=(scenario.kv_dtype,),
+        layouts=(scenario.layout,) if chosen else None,
+    )
+
+
+def layouts_of(spec: ModelSpec, engine: str, *, most: int = LARGEST_REPLICA) -> tuple[Layout, ...]:
+    """Every layout of one replica worth asking, up to `most` GPUs.
+
+    Tensor x pipeline degrees in powers of two, and for mixtures of experts expert parallelism with attention split or
+    repeated. Degrees that do not divide the heads are left out.
+    """
+    return tuple(_shareable(spec, _shapes(spec, engine, most)))
+
+
+def _shapes(spec: ModelSpec, engine: str, most: int) -> Iterator[Layout]:
+    layers = spec.decoder.n_layers if spec.decoder is not None else 1
+    stages = POWERS if Engine(engine) not in ONE_HOST else (1,)
+    for tp in POWERS:
+        for pp in stages:
+            if tp * pp <= most and pp <= layers:
+                yield Layout(tp=tp, pp=pp)
+    if has_experts(spec) and Engine(engine) not in ONE_HOST:
+        for tp in POWERS[1:]:
+            if tp <= most:
+                yield Layout(tp=tp, ep=tp)
+                yield Layout(tp=tp, ep=tp, attention_dp=tp)
+
+
+def _shareable(spec: ModelSpec, layouts: Iterator[Layout]) -> Iterator[Layout]:
+    for layout in layouts:
+        try:
+            check_heads(spec, layout)
+        except InputError:
+            continue
+        yield layout
+
+
+def has_experts(spec: ModelSpec) -> bool:
+    """Whether the decoder has expert layers."""
+    runs = spec.decoder.runs if spec.decoder is not None else ()
+    return any(isinstance(sublayer, Moe) for run in runs for sublayer in run.block.sublayers)
+
+
+def placed(layout: Layout, accelerator: Accelerator) -> Layout | None:
+    """The layout with the nodes that it takes of this accelerator; None where it does not go.
+
+    Tensor parallelism stays where devices talk without a network; pipeline stages and experts may cross it. Cards that
+    come alone have no network of their own.
+    """
+    gpus, host = layout.gpus_per_replica, accelerator.host_devices
+    inside = max(host, accelerator.linked_devices)
+    if gpus > host and accelerator.node_size == 1:
+        return None
+    if layout.tp > inside and layout.ep <= 1:
+        return None
+    nodes = ceil(gpus / inside)
+    return Layout(
+        tp=layout.tp,
+        pp=layout.pp,
+        dp=layout.dp,
+        ep=layout.ep,
+        attention_dp=layout.attention_dp,
+        nodes=max(layout.nodes, nodes),
+    )
