@@ -136,24 +136,34 @@ class PagedKvCache:
         """Tokens of a new prompt that the cache holds; whole blocks, and never the last token."""
         return len(self._hits(tokens, salt)) * self.block_size
 
-    def add(self, sequence_id: int, tokens: Sequence[int], *, salt: bytes = b"") -> Admission | None:
-        """Place a prompt: share the blocks of its cached prefix, take new ones for the rest; None if it won't fit."""
+    def blocks_to_add(self, tokens: Sequence[int], *, salt: bytes = b"") -> int:
+        """Free blocks that placing a prompt takes: new ones, and those of its cached prefix that nobody holds."""
+        hits = self._hits(tokens, salt)
+        revived = sum(1 for block in hits if self._ref_counts[block] == 0)
+        return blocks_for(len(tokens), self.block_size) - len(hits) + revived
+
+    def add(
+        self, sequence_id: int, tokens: Sequence[int], *, salt: bytes = b"", computed_later: bool = False
+    ) -> Admission | None:
+        """Place a prompt: share the blocks of its cached prefix, take new ones for the rest; None if it won't fit.
+
+        computed_later: its new blocks cannot be hit until `list_computed` says that their keys and values are there.
+        """
         if sequence_id in self._sequences:
             raise InputError("sequence_id", sequence_id, "it must not be in the cache already")
         if not tokens:
             raise InputError("tokens", list(tokens), "a sequence has at least one token")
-        hits = self._hits(tokens, salt)
-        revived = sum(1 for block in hits if self._ref_counts[block] == 0)
-        num_new = blocks_for(len(tokens), self.block_size) - len(hits)
-        if num_new + revived > len(self._free):
+        if self.blocks_to_add(tokens, salt=salt) > len(self._free):
             return None
+        hits = self._hits(tokens, salt)
+        num_new = blocks_for(len(tokens), self.block_size) - len(hits)
         for block in hits:
             self._hold(block)
         evicted: list[int] = []
         table = hits + [self._take(evicted) for _ in range(num_new)]
         sequence = _Sequence(tokens=list(tokens), block_table=table, digests=[], salt=salt)
         self._sequences[sequence_id] = sequence
-        self._register_full_blocks(sequence)
+        self._register_full_blocks(sequence, len(hits) * self.block_size if computed_later else len(tokens))
         return Admission(
             block_table=tuple(table), cached_tokens=len(hits) * self.block_size, evicted=tuple(evicted)
         )
@@ -185,8 +195,28 @@ class PagedKvCache:
             else:
                 sequence.block_table.append(block)
         sequence.tokens.append(token)
-        self._register_full_blocks(sequence)
+        self._register_full_blocks(sequence, len(sequence.tokens))
         return write
+
+    def blocks_to_extend(self, sequence_id: int, count: int) -> int:
+        """Blocks that `count` more tokens of a sequence need, a copy of a shared last block included."""
+        sequence = self._known(sequence_id)
+        tokens = len(sequence.tokens)
+        more = blocks_for(tokens + count, self.block_size) - len(sequence.block_table)
+        copies = bool(tokens % self.block_size) and self._ref_counts[sequence.block_table[-1]] > 1
+        return more + (1 if copies and count else 0)
+
+    def extend(self, sequence_id: int, tokens: Sequence[int]) -> tuple[Write, ...] | None:
+        """Write several tokens as `append` would; None, with nothing changed, if the pool cannot give the blocks."""
+        if self.blocks_to_extend(sequence_id, len(tokens)) > len(self._free):
+            return None
+        writes = [self.append(sequence_id, token) for token in tokens]
+        return tuple(write for write in writes if write is not None)
+
+    def list_computed(self, sequence_id: int, num_tokens: int) -> None:
+        """The first `num_tokens` tokens are computed: their full blocks can be hit from now on."""
+        sequence = self._known(sequence_id)
+        self._register_full_blocks(sequence, min(num_tokens, len(sequence.tokens)))
 
     def fork(self, parent_id: int, child_id: int) -> tuple[int, ...]:
         """Another sample of the same text: shares every block of the parent; writing copies. Returns its table."""
@@ -255,10 +285,12 @@ class PagedKvCache:
                 hits.append(block)
         return hits
 
-    def _register_full_blocks(self, sequence: _Sequence) -> None:
-        if not self.prefix_caching:
+    def _register_full_blocks(self, sequence: _Sequence, num_tokens: int) -> None:
+        """List the blocks that `num_tokens` tokens fill and that are not listed yet."""
+        if not self.prefix_caching or num_tokens // self.block_size <= len(sequence.digests):
             return
-        for digest in self._digests(sequence.tokens, sequence.salt, tuple(sequence.digests)):
+        known = tuple(sequence.digests)
+        for digest in self._digests(sequence.tokens[:num_tokens], sequence.salt, known):
             block = sequence.block_table[len(sequence.digests)]
             sequence.digests.append(digest)
             if digest not in self._block_of and block not in self._digest_of:

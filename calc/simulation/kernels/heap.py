@@ -1,8 +1,18 @@
-"""A binary heap of request numbers by a key of theirs, which knows where each of them stands."""
+"""A binary heap of request numbers by a key of theirs, which knows where each of them stands.
+
+Of equal keys the smaller number comes first. Who finishes in the same pass then gives blocks back in order of arrival, as
+engines that walk their running list do, and the order of the free list (what is hit, what is overwritten) is theirs.
+"""
 
 from __future__ import annotations
 
 from calc.simulation.kernels.layout import NONE, Array, inlined
+
+
+@inlined
+def first_of(key: Array, one: int, other: int) -> bool:
+    """Whether `one` comes before `other`."""
+    return bool(key[one] < key[other] or (key[one] == key[other] and one < other))
 
 
 def heap_up(heap: Array, place: int, key: Array, position: Array) -> None:
@@ -11,7 +21,7 @@ def heap_up(heap: Array, place: int, key: Array, position: Array) -> None:
     while place > 0:
         parent = (place - 1) >> 1
         above = int(heap[parent])
-        if key[above] <= key[request]:
+        if first_of(key, above, request):
             break
         heap[place] = above
         position[above] = place
@@ -27,10 +37,10 @@ def heap_down(heap: Array, size: int, place: int, key: Array, position: Array) -
         child = 2 * place + 1
         if child >= size:
             break
-        if child + 1 < size and key[heap[child + 1]] < key[heap[child]]:
+        if child + 1 < size and first_of(key, int(heap[child + 1]), int(heap[child])):
             child += 1
         below = int(heap[child])
-        if key[request] <= key[below]:
+        if first_of(key, request, below):
             break
         heap[place] = below
         position[below] = place

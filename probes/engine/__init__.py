@@ -1,0 +1,19 @@
+"""A reference engine: every serving idea of the calculators running for real, on a small model, in code to read in an evening.
+
+Read in this order:
+
+    shape.py       what the decoder looks like: numbers out of a config.json
+    checkpoint.py  where weights come from: a folder of safetensors, the hub, or random numbers
+    quantized.py   weights in int8, int4 and fp8
+    cache.py       keys and values in blocks, and where each token of a pass reads and writes
+    decoder.py     the forward pass
+    sampling.py    from logits to a token; the acceptance rule of speculative decoding
+    generate.py    one sequence: without a cache, with one, paged, with drafts
+    scheduler.py   many sequences: who computes what in the next pass (vLLM's rules, nano-vllm's, static)
+    engine.py      the loop around the passes, and the record that the simulator is checked against
+    text.py        text to tokens and back
+    server.py      the OpenAI routes on a loopback address
+    serve.py       the process: `python -m probes.engine.serve`, behind `ridgebeam engine`
+
+It measures and explains; it is no production engine. docs/engine.md says what it lacks.
+"""

@@ -1,0 +1,184 @@
+"""What the decoder looks like: the numbers of a Qwen3 or Llama config. Free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from calc.errors import InputError, UnsupportedArchitecture
+
+KINDS = ("qwen3", "llama")
+FEWEST_LAYERS = 2
+NARROWEST = 128  # a narrower model says nothing about reading weights
+SMALLEST_VOCABULARY = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Llama3Rope:
+    """Llama 3.1's stretching of the long rotary wavelengths. Source: transformers, modeling_rope_utils.py."""
+
+    factor: float
+    low_frequency_factor: float
+    high_frequency_factor: float
+    original_positions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderShape:
+    """A decoder of grouped-query attention with rotary positions, RMS norms and a gated SiLU feed-forward."""
+
+    kind: str
+    vocabulary: int
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    norm_epsilon: float
+    rope_base: float
+    rope_scaling: Llama3Rope | None
+    attention_bias: bool
+    mlp_bias: bool
+    tied: bool
+    positions: int
+    end_tokens: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "width", "layers", "heads", "kv_heads", "head_dim", "intermediate"):
+            if getattr(self, name) < 1:
+                raise InputError(name, getattr(self, name), "it must be positive")
+        if self.heads % self.kv_heads:
+            raise InputError("num_key_value_heads", self.kv_heads, f"it must divide the {self.heads} heads")
+        if self.head_dim % 2:
+            raise InputError("head_dim", self.head_dim, "rotary positions need an even one")
+
+    @property
+    def qk_norm(self) -> bool:
+        """Qwen3 norms each head's query and key."""
+        return self.kind == "qwen3"
+
+    @property
+    def parameters(self) -> int:
+        """Weights in all, biases and norms of heads left out (below a thousandth)."""
+        attention = self.width * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+        block = attention + 3 * self.width * self.intermediate + 2 * self.width
+        return self.layers * block + self.vocabulary * self.width * (1 if self.tied else 2) + self.width
+
+    @property
+    def kv_elements_per_token(self) -> int:
+        return 2 * self.layers * self.kv_heads * self.head_dim
+
+    def config(self, dtype: str = "bfloat16") -> dict[str, Any]:
+        """The config.json of this shape, for the calculators and for transformers."""
+        found: dict[str, Any] = {
+            "model_type": self.kind,
+            "architectures": ["Qwen3ForCausalLM" if self.kind == "qwen3" else "LlamaForCausalLM"],
+            "vocab_size": self.vocabulary,
+            "hidden_size": self.width,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "intermediate_size": self.intermediate,
+            "rms_norm_eps": self.norm_epsilon,
+            "rope_theta": self.rope_base,
+            "attention_bias": self.attention_bias,
+            "tie_word_embeddings": self.tied,
+            "max_position_embeddings": self.positions,
+            "hidden_act": "silu",
+            "torch_dtype": dtype,
+        }
+        return found | ({"mlp_bias": self.mlp_bias} if self.kind == "llama" else {})
+
+
+def shape_of(config: Mapping[str, Any]) -> DecoderShape:
+    """The shape that a config.json describes. Other architectures, windows and rotary kinds are refused by name."""
+    kind = config.get("model_type")
+    if kind not in KINDS:
+        raise UnsupportedArchitecture(
+            "model_type",
+            kind,
+            f"the reference engine runs {' and '.join(KINDS)}",
+            next_step="Name such a model, or a preset such as Qwen/Qwen3-0.6B; the calculators know many more.",
+        )
+    if config.get("use_sliding_window"):
+        raise UnsupportedArchitecture(
+            "use_sliding_window", True, "the reference engine has full attention only"
+        )
+    if config.get("hidden_act", "silu") != "silu":
+        raise UnsupportedArchitecture("hidden_act", config["hidden_act"], "only silu is known")
+    heads = _whole(config, "num_attention_heads")
+    ends = config.get("eos_token_id")
+    rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    return DecoderShape(
+        kind=str(kind),
+        vocabulary=_whole(config, "vocab_size"),
+        width=_whole(config, "hidden_size"),
+        layers=_whole(config, "num_hidden_layers"),
+        heads=heads,
+        kv_heads=_whole(config, "num_key_value_heads", heads),
+        head_dim=_whole(config, "head_dim", _whole(config, "hidden_size") // heads),
+        intermediate=_whole(config, "intermediate_size"),
+        norm_epsilon=float(config.get("rms_norm_eps", 1e-6)),
+        rope_base=float(rope.get("rope_theta", config.get("rope_theta", 10_000.0))),
+        rope_scaling=_scaling(rope),
+        attention_bias=bool(config.get("attention_bias", False)),
+        mlp_bias=bool(config.get("mlp_bias", False)),
+        tied=bool(config.get("tie_word_embeddings", False)),
+        positions=_whole(config, "max_position_embeddings", 2048),
+        end_tokens=tuple(ends) if isinstance(ends, list) else () if ends is None else (int(ends),),
+    )
+
+
+def _whole(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    value = config.get(name)
+    value = default if value is None else value
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 2**31:
+        raise InputError(name, value, "the config must give a positive whole number")
+    return value
+
+
+def _scaling(rope: Mapping[str, Any]) -> Llama3Rope | None:
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind == "default":
+        return None
+    if kind != "llama3":
+        raise UnsupportedArchitecture("rope_type", kind, "the reference engine knows default and llama3")
+    return Llama3Rope(
+        factor=float(rope["factor"]),
+        low_frequency_factor=float(rope["low_freq_factor"]),
+        high_frequency_factor=float(rope["high_freq_factor"]),
+        original_positions=int(rope["original_max_position_embeddings"]),
+    )
+
+
+def scaled_down(shape: DecoderShape, most_parameters: int) -> DecoderShape:
+    """The same kind of decoder with at most that many weights: fewer layers, then narrower, then fewer words.
+
+    Heads shrink with the width and keep their dimension and their grouping, so that kinds of work stay in proportion.
+    """
+    found = shape
+    while found.parameters > most_parameters:
+        if found.layers > 4 * FEWEST_LAYERS:
+            found = replace(found, layers=found.layers // 2)
+        elif found.vocabulary * found.width * 2 > found.parameters and found.vocabulary > SMALLEST_VOCABULARY:
+            found = replace(found, vocabulary=found.vocabulary // 2)
+        elif found.width > NARROWEST and found.kv_heads % 2 == 0:
+            found = replace(
+                found,
+                width=found.width // 2,
+                intermediate=found.intermediate // 2,
+                heads=found.heads // 2,
+                kv_heads=found.kv_heads // 2,
+            )
+        elif found.layers > FEWEST_LAYERS:
+            found = replace(found, layers=found.layers // 2)
+        elif found.width > NARROWEST:
+            found = replace(found, width=found.width // 2, intermediate=found.intermediate // 2)
+        else:
+            raise InputError(
+                "weights", most_parameters, f"the smallest of this kind has {found.parameters:,}"
+            )
+    return found
