@@ -13,17 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from calc.errors import InputError
-from calc.simulation.kernels import layout
 from calc.simulation.requests import RequestTable
-from calc.simulation.results import SimulationResult
-from calc.simulation.rules import EngineFamily, EngineRules
+from calc.simulation.results import PassRecord, SimulationResult
+from calc.simulation.rules import MAX_COUNT, EngineFamily, EngineRules
 from calc.simulation.run import Simulation
 from calc.simulation.step_table import FAR, StepTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What one pass did. Requests by their number in the table; `running`, `waiting` and `free_blocks` as it left them.
+    """What one pass did. Requests by their number in the table; `running`, `waiting` and `used_blocks` as it left them.
 
     chunks: (request, prompt tokens), in order of admission. decoded: rising. preempted: rising, each as often as it was.
     """
@@ -33,7 +32,7 @@ class Decisions:
     preempted: tuple[int, ...]
     running: int
     waiting: int
-    free_blocks: int
+    used_blocks: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,46 +77,35 @@ def replay(
         raise InputError("engine rules", str(rules.family), "one pass of a static batch is the whole batch")
     if len(pass_s) == 0:
         raise InputError("pass_s", 0, "a record has at least one pass")
-    run = Simulation(requests, rules, constant_step(pass_s[0]), skip=False, compiled=compiled)
-    records, replicas, shared = run._requests, run._replicas, run._run  # noqa: SLF001 - it plays the run from inside
-    state = replicas.state[0]
-    decisions: list[Decisions] = []
-    while True:
-        shared.table["base"][:] = pass_s[min(len(decisions), len(pass_s) - 1)]
-        made = int(state["passes"])
-        preempted, emitted = records["preemptions"].copy(), _decoding(records)
+    run = Simulation(
+        requests,
+        rules,
+        constant_step(pass_s[0]),
+        skip=False,
+        compiled=compiled,
+        log_passes=MAX_COUNT,
+        log_members=True,
+    )
+    records, tables = run._requests, run._runs.table  # noqa: SLF001 - it plays the run from inside
+    preempted: list[tuple[int, ...]] = []
+    done = False
+    while not done:
+        tables["base"][:] = pass_s[min(len(preempted), len(pass_s) - 1)]
+        before = records["preemptions"].copy()
         done = run.advance(1)
-        if int(state["passes"]) > made:
-            decisions.append(_decisions(run, preempted, emitted))
-        if done:
-            break
-    return Replay(result=run.result(), decisions=tuple(decisions), recorded=tuple(recorded))
+        times = records["preemptions"] - before
+        preempted.append(tuple(np.repeat(np.arange(len(times)), times).tolist()))
+    result = run.result()
+    decisions = tuple(map(_decisions, result.log, preempted))
+    return Replay(result=result, decisions=decisions, recorded=tuple(recorded))
 
 
-def _decoding(records: layout.Requests) -> set[int]:
-    return set(np.flatnonzero(records["state"] == layout.DECODE).tolist())
-
-
-def _decisions(run: Simulation, preempted: layout.Array, decoding: set[int]) -> Decisions:
-    """Read the pass that has just ended off the replica: its chunks, and who of the decoding ones got a token."""
-    records, replicas = run._requests, run._replicas  # noqa: SLF001 - the same
-    state, lists = replicas.state[0], replicas.lists[0]
-    chunks, left = [], int(state["pass_prefill"])
-    while left > 0:
-        place = len(chunks)
-        chunk = int(lists[layout.CHUNK_REQUEST, place]), int(lists[layout.CHUNK_TOKENS, place])
-        chunks.append(chunk)
-        left -= chunk[1]
-    times = records["preemptions"] - preempted
-    lost = np.repeat(np.arange(len(times)), times)
-    decoded: set[int] = set()
-    if state["pass_decoding"]:
-        decoded = decoding - set(lost.tolist()) - set(np.flatnonzero(records["late"] >= 0).tolist())
+def _decisions(one: PassRecord, preempted: tuple[int, ...]) -> Decisions:
     return Decisions(
-        chunks=tuple(chunks),
-        decoded=tuple(sorted(decoded)),
-        preempted=tuple(lost.tolist()),
-        running=int(state["running"]),
-        waiting=int(state["waiting"]),
-        free_blocks=int(state["free"]),
+        chunks=one.chunks,
+        decoded=tuple(sorted(request for request, _ in one.decoded)),
+        preempted=preempted,
+        running=one.running,
+        waiting=one.waiting,
+        used_blocks=one.used_blocks,
     )

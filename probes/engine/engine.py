@@ -217,7 +217,7 @@ class Engine:
                 preempted=tuple(sorted(request.number for request in schedule.preempted)),
                 running=len(self.scheduler.running),
                 waiting=waiting,
-                free_blocks=self.scheduler.pages.num_free_blocks,
+                used_blocks=self.scheduler.pages.num_used_blocks,
             )
             self.passes.append(RecordedPass(begin_s=begin, end_s=end, decisions=decisions))
 
