@@ -17,6 +17,7 @@ class Router(StrEnum):
     RANDOM = "random"
     LEAST_OUTSTANDING = "least-outstanding"
     POWER_OF_TWO = "power-of-two"
+    PREFIX_AWARE = "prefix-aware"
 
 
 ROUTER_CODES = {
@@ -24,6 +25,7 @@ ROUTER_CODES = {
     Router.RANDOM: layout.RANDOM,
     Router.LEAST_OUTSTANDING: layout.LEAST_OUTSTANDING,
     Router.POWER_OF_TWO: layout.POWER_OF_TWO,
+    Router.PREFIX_AWARE: layout.PREFIX_AWARE,
 }
 
 

@@ -18,6 +18,9 @@ SGLANG_LEAST_SHARE = 0.14  # min_new_token_ratio_factor
 SGLANG_DECAY_STEPS = 600  # new_token_ratio_decay_steps
 
 
+_BLOCK_LINKS = ("bucket", "chain_next", "chain_previous")
+
+
 def uses_cache(requests: RequestTable, rules: EngineRules) -> bool:
     """Whether blocks are named: the rules say so, or, where they leave it open, the requests share text."""
     if rules.family not in CACHING:
@@ -95,6 +98,7 @@ def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, ski
         "classes": int(_ranks(requests, rules).max()) + 1,
         "skip": skip and rules.speculation is None,
         "drafts": rules.drafts,
+        "ttl_s": layout.NEVER if rules.prefix_ttl_s is None else rules.prefix_ttl_s,
         "acceptance": rules.speculation.acceptance if rules.speculation is not None else 0.0,
         "shared_text": cached and requests.shares_text,
         "batch_size": rules.slots,
@@ -111,7 +115,7 @@ def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, ski
     }
     values["ratio_least"] = values["ratio_first"] * SGLANG_LEAST_SHARE
     values["ratio_decay"] = (values["ratio_first"] - values["ratio_least"]) / SGLANG_DECAY_STEPS
-    looks = cluster.router in (Router.LEAST_OUTSTANDING, Router.POWER_OF_TWO)
+    looks = cluster.router in (Router.LEAST_OUTSTANDING, Router.POWER_OF_TWO, Router.PREFIX_AWARE)
     several = pool.replicas > 1 or pool.link is not None
     values["feedback"] = several and (looks or requests.predecessor is not None or pool.link is not None)
     if pool.link is not None:
@@ -122,6 +126,13 @@ def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, ski
         values["ids_block"] = _ids_block(requests, rules)
         values["id_count"] = len(np.unique(requests.prefix_ids))
     values["key_width"] = int((requests.input_tokens + requests.output_tokens).max()) // rules.block_size + 2
+    if rules.tiers and cached:
+        values["tiers"] = len(rules.tiers)
+        values["feedback"] = True
+        ends = np.cumsum([tier.num_blocks for tier in rules.tiers])
+        record["tier_at"][1 : len(ends) + 1] = ends
+        record["tier_token_s"][: len(ends)] = [tier.link.token_s for tier in rules.tiers]
+        record["tier_latency_s"][: len(ends)] = [tier.link.latency_s for tier in rules.tiers]
     for name, value in values.items():
         record[name] = value
     return record
@@ -205,7 +216,7 @@ def _stacked(arrays: tuple[Any, ...]) -> Any:
     shape = np.max([array.shape[1:] for array in arrays], axis=0)
     together = np.zeros((sum(len(array) for array in arrays), *shape.astype(int)), arrays[0].dtype)
     if together.dtype == layout.BLOCK:
-        for name in ("bucket", "chain_next", "chain_previous"):
+        for name in _BLOCK_LINKS:
             together[name] = layout.NONE
     begin = 0
     for array in arrays:
@@ -221,7 +232,7 @@ def replica_arrays(requests: RequestTable, pool: Pool, settings: Any) -> layout.
     cached = bool(settings["cached"])
     total = len(requests)
     holders = rules.places
-    if rules.family is EngineFamily.NANO_VLLM or pool.link is not None:
+    if rules.family is EngineFamily.NANO_VLLM or pool.link is not None or rules.tiers:
         holders = max(holders, rules.num_blocks)
     holders = min(holders, total) + 2
     state = np.zeros(count, layout.STATE)
@@ -248,9 +259,24 @@ def replica_arrays(requests: RequestTable, pool: Pool, settings: Any) -> layout.
         texts[:, int(settings["ids_at"]) :] = ids
         lists[:, layout.FREE_SLOTS, :holders] = np.arange(holders)
         state["free_slots"] = holders
-        for name in ("bucket", "chain_next", "chain_previous"):
+        for name in _BLOCK_LINKS:
             blocks[name] = layout.NONE
         blocks["previous"] = np.arange(-1, rules.num_blocks - 1)
         blocks["next"] = np.append(np.arange(1, rules.num_blocks), layout.NONE)
         state["free_head"], state["free_tail"] = 0, rules.num_blocks - 1
-    return layout.Replicas(state, lists, blocks, texts)
+    return layout.Replicas(state, lists, blocks, texts, _tier_entries(state, settings))
+
+
+def _tier_entries(state: Any, settings: Any) -> Any:
+    """The entries of all tiers of each replica, empty and in a list for each tier."""
+    ends = settings["tier_at"]
+    entries = np.zeros((len(state), max(1, int(ends.max()))), layout.BLOCK)
+    for name in _BLOCK_LINKS:
+        entries[name] = layout.NONE
+    for tier in range(int(settings["tiers"])):
+        begin, end = int(ends[tier]), int(ends[tier + 1])
+        entries["previous"][:, begin:end] = np.arange(begin - 1, end - 1)
+        entries["next"][:, begin:end] = np.arange(begin + 1, end + 1)
+        entries["previous"][:, begin] = entries["next"][:, end - 1] = layout.NONE
+        state["tier_head"][:, tier], state["tier_tail"][:, tier] = begin, end - 1
+    return entries

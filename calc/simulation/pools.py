@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calc.errors import InputError
-from calc.simulation.cluster import Cluster
-from calc.simulation.disaggregation import Link
+from calc.simulation.cluster import Cluster, Router
+from calc.simulation.link import Link
 from calc.simulation.rules import EngineRules, refuse_unmodelled
 from calc.simulation.step_table import StepTable
 
@@ -30,6 +30,8 @@ class Pool:
 def pools_of(rules: EngineRules, step: StepTable, cluster: Cluster) -> tuple[Pool, ...]:
     """The pools in the order in which a request goes through them."""
     prefill = cluster.prefill
+    if cluster.router is Router.PREFIX_AWARE:
+        refuse_unmodelled(rules.family, "prefix_aware", str(cluster.router))
     if prefill is None:
         return (Pool(rules=rules, step=step, replicas=cluster.replicas),)
     first = Pool(

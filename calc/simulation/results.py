@@ -103,6 +103,7 @@ class SimulationResult:
     input_tokens: Ints
     output_tokens: Ints
     cached_tokens: Ints
+    loaded_tokens: Ints
     preempted: Ints
     replica: Ints
     prefill_replica: Ints
@@ -118,6 +119,7 @@ class SimulationResult:
     slot_steps: int
     useful_slots: int
     hit_blocks: int
+    loaded_blocks: int
     looked_up_blocks: int
     drafted_passes: int
     drafted_tokens: int
@@ -145,7 +147,7 @@ class SimulationResult:
             return records[name].copy()
 
         moves = run._runs.moves  # noqa: SLF001 - the same
-        moved = np.broadcast_to(moves["landed"] >= 0, len(records))
+        moved = np.broadcast_to((moves["landed"] >= 0) & (moves["source"] >= 0), len(records))
 
         return cls(
             arrival_s=records["arrival"].copy(),
@@ -156,6 +158,7 @@ class SimulationResult:
             input_tokens=of("input"),
             output_tokens=of("output"),
             cached_tokens=of("cached"),
+            loaded_tokens=np.broadcast_to(moves["loaded"], len(records)).copy(),
             preempted=of("preemptions"),
             replica=of("replica"),
             prefill_replica=np.where(moved, moves["source"], -1),
@@ -171,6 +174,7 @@ class SimulationResult:
             slot_steps=total("slot_steps"),
             useful_slots=total("useful_slots"),
             hit_blocks=total("hit_blocks"),
+            loaded_blocks=total("loaded_blocks"),
             looked_up_blocks=total("looked_up_blocks"),
             drafted_passes=total("drafted_passes"),
             drafted_tokens=total("drafted_tokens"),
@@ -325,7 +329,7 @@ def _series(state: Any) -> Series:
     width = float(state["series_width_s"].max())
     rows = np.zeros((layout.SERIES_ROWS, layout.SERIES_BINS))
     for one in state:
-        fold = round(width / float(one["series_width_s"]))
+        fold = min(round(width / float(one["series_width_s"])), layout.SERIES_BINS)
         lines = one["series"]
         rows[:, : layout.SERIES_BINS // fold] += lines.reshape(layout.SERIES_ROWS, -1, fold).sum(axis=2)
     filled = np.flatnonzero(rows[layout.SERIES_SECONDS] > 0)

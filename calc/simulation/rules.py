@@ -11,6 +11,8 @@ from math import isfinite
 from typing import Any
 
 from calc.errors import InputError
+from calc.simulation.kernels.layout import MAX_TIERS
+from calc.simulation.link import KvTier
 from calc.simulation.step_table import StepTable
 
 MAX_COUNT = 2**30
@@ -65,6 +67,9 @@ FEATURES: dict[str, frozenset[EngineFamily]] = {
     "max_seqs": _EVERY - {_STATIC},
     "token_budget": frozenset({_VLLM, _SGLANG, _NANO, _SARATHI}),
     "prefix_cache": CACHING,
+    "prefix_ttl_s": CACHING,
+    "prefix_aware": CACHING,
+    "tiers": frozenset({_VLLM}),
     "policy": frozenset({_VLLM}),
     "chunked_prefill": frozenset({_VLLM}),
     "long_prefill_threshold": frozenset({_VLLM}),
@@ -100,6 +105,8 @@ class EngineRules:
 
     num_blocks, block_size: the KV pool (SGLang: pages). token_budget: tokens a pass (SGLang: the prefill chunk).
     max_seqs: requests that run at once (nano-vllm: in one pass). prefix_cache: None: on if the requests share text.
+    prefix_ttl_s: how long a text that nobody uses stays known; None: until its blocks are reused.
+    tiers: host memory, or host memory and an SSD, for text whose blocks were reused.
     long_prefill_threshold: longest chunk of one prompt, 0: none. watermark: share of the pool that admission leaves
     free. reserve_full_prompt: admit a prompt only if all of it fits (vLLM's scheduler_reserve_full_isl).
     reserve_tokens: Orca's length that every request reserves; None: its own length, an oracle. speculation: a draft.
@@ -111,6 +118,8 @@ class EngineRules:
     token_budget: int | None = None
     max_seqs: int | None = None
     prefix_cache: bool | None = None
+    prefix_ttl_s: float | None = None
+    tiers: tuple[KvTier, ...] = ()
     policy: Policy = Policy.FCFS
     chunked_prefill: bool = True
     long_prefill_threshold: int = 0
@@ -130,16 +139,7 @@ class EngineRules:
             raise InputError("engine rules", str(self.family), f"choose one of {allowed}")
         self._refuse_unmodelled()
         self._check_counts()
-        if not (isfinite(self.watermark) and 0 <= self.watermark < 1):
-            raise InputError("watermark", self.watermark, "it is a share of the blocks, from 0 to below 1")
-        if not (isfinite(self.conservativeness) and 0 < self.conservativeness <= 10):
-            raise InputError("conservativeness", self.conservativeness, "it must lie between 0 and 10")
-        if self.batch_timeout_s is not None and not self.batch_timeout_s >= 0:
-            raise InputError("batch_timeout_s", self.batch_timeout_s, "it is a time in seconds, 0 or more")
-        if self.long_prefill_threshold and not self.chunked_prefill:
-            raise InputError(
-                "long_prefill_threshold", self.long_prefill_threshold, "it needs chunked prefill"
-            )
+        self._check_values()
         if self.speculation is not None and self.mixed_chunk:
             raise InputError("mixed_chunk", True, "it does not go with speculation")
         mixes = self.family in (_VLLM, _SARATHI)
@@ -157,6 +157,27 @@ class EngineRules:
             value = getattr(self, field.name)
             if field.name in FEATURES and value not in (default, False):
                 refuse_unmodelled(self.family, field.name, value)
+
+    def _check_values(self) -> None:
+        if not (isfinite(self.watermark) and 0 <= self.watermark < 1):
+            raise InputError("watermark", self.watermark, "it is a share of the blocks, from 0 to below 1")
+        if not (isfinite(self.conservativeness) and 0 < self.conservativeness <= 10):
+            raise InputError("conservativeness", self.conservativeness, "it must lie between 0 and 10")
+        if self.batch_timeout_s is not None and not self.batch_timeout_s >= 0:
+            raise InputError("batch_timeout_s", self.batch_timeout_s, "it is a time in seconds, 0 or more")
+        if len(self.tiers) > MAX_TIERS:
+            raise InputError("tiers", len(self.tiers), f"at most {MAX_TIERS}: host memory and an SSD")
+        if self.tiers and self.prefix_cache is False:
+            raise InputError("tiers", len(self.tiers), "they need the prefix cache")
+        if self.prefix_ttl_s is not None:
+            if not self.prefix_ttl_s > 0:
+                raise InputError("prefix_ttl_s", self.prefix_ttl_s, "it is a time in seconds, above 0")
+            if self.prefix_cache is False:
+                raise InputError("prefix_ttl_s", self.prefix_ttl_s, "it needs the prefix cache")
+        if self.long_prefill_threshold and not self.chunked_prefill:
+            raise InputError(
+                "long_prefill_threshold", self.long_prefill_threshold, "it needs chunked prefill"
+            )
 
     def _check_counts(self) -> None:
         for name in (

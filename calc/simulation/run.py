@@ -89,7 +89,7 @@ class Simulation:
             np.zeros(1, layout.WORLD)[0],
             np.array([pool.step.record() for pool in self.pools], layout.TABLE),
             np.array([_draft_record(pool) for pool in self.pools], layout.TABLE),
-            move_records(requests, needed=len(self.pools) > 1),
+            move_records(requests, needed=len(self.pools) > 1 or any(one["tiers"] for one in settings)),
         )
         self._loop = _LOOPS[rules.family]
         if compiled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calc.simulation.kernels.blocks import ceil_div, claim_hits, count_hits, list_blocks, take_blocks
+from calc.simulation.kernels.chunks import add_chunk, first_chunk
 from calc.simulation.kernels.layout import (
     CHUNK_REQUEST,
     CHUNK_TOKENS,
@@ -12,18 +13,9 @@ from calc.simulation.kernels.layout import (
     Run,
     inlined,
 )
-from calc.simulation.kernels.passes import add_chunk
 from calc.simulation.kernels.sequences import leave_waiting, start_running, waiting_first
-from calc.simulation.kernels.transfer import is_remote, join_ready, remote_need, send
-
-
-@inlined
-def first_chunk(requests: Requests, settings: Record, request: int, computed: int, budget: int) -> int:
-    """Prompt tokens that a request may compute in this pass."""
-    tokens = int(requests[request]["target"]) - computed
-    if settings["threshold"]:
-        tokens = min(tokens, int(settings["threshold"]))
-    return min(tokens, budget)
+from calc.simulation.kernels.tiers import plan_load
+from calc.simulation.kernels.transfer import is_remote, join_ready, load, remote_need, send
 
 
 def admission(
@@ -61,8 +53,7 @@ def admit(requests: Requests, replica: Replica, run: Run, chunks: int, budget: i
     settings = run.settings
     state = replica.state[0]
     size = int(settings["block_size"])
-    attention = 0.0
-    budget = join_ready(requests, replica, run, budget)
+    chunks, budget, attention = join_ready(requests, replica, run, chunks, budget)
     while state["waiting"] > 0 and state["ready"] == 0:
         request = waiting_first(replica, settings)
         chunk, hits, new = admission(requests, replica, settings, request, budget, int(state["free"]))
@@ -72,6 +63,11 @@ def admit(requests: Requests, replica: Replica, run: Run, chunks: int, budget: i
         if is_remote(requests, settings, request):
             send(requests, replica, run, request, hits, new)
             continue
+        if settings["tiers"]:
+            host, disk = plan_load(requests, replica, run, request, hits)
+            if host + disk > 0 and fits_whole(requests, replica, settings, request, hits):
+                load(requests, replica, run, request, hits, host, disk)
+                continue
         start_running(requests, replica, request, float(state["now"]))
         claim_hits(requests, replica, settings, request, hits)
         take_blocks(requests, replica, settings, request, new)
@@ -81,6 +77,13 @@ def admit(requests: Requests, replica: Replica, run: Run, chunks: int, budget: i
         chunks += 1
         budget -= chunk
     return chunks, attention
+
+
+def fits_whole(requests: Requests, replica: Replica, settings: Record, request: int, hits: int) -> bool:
+    """Whether all blocks of a prompt can be taken, `hits` cached ones among them."""
+    _, revived = count_hits(requests, replica, settings, request)
+    new = ceil_div(int(requests[request]["target"]), int(settings["block_size"])) - hits
+    return bool(new + revived <= replica.state[0]["free"] - settings["watermark"])
 
 
 @inlined

@@ -6,13 +6,18 @@ time or later. So a router sees every replica as it stands when the request arri
 
 from __future__ import annotations
 
+from calc.simulation.kernels.blocks import hits_at
 from calc.simulation.kernels.draws import ROUTE_ONE, ROUTE_TWO, pick
 from calc.simulation.kernels.heap import heap_remove
 from calc.simulation.kernels.layout import (
+    CACHE_SHARE,
     LEAST_OUTSTANDING,
+    MOST_APART,
+    MOST_RATIO,
     NEVER,
     NONE,
-    RANDOM,
+    POWER_OF_TWO,
+    PREFIX_AWARE,
     ROUND_ROBIN,
     Replica,
     Replicas,
@@ -57,7 +62,28 @@ def outstanding(replica: Replica, now_s: float) -> int:
     return count
 
 
-def choose_replica(replicas: Replicas, run: Run, request: int, now_s: float) -> int:
+def follow_prefix(requests: Requests, replicas: Replicas, run: Run, request: int, now_s: float) -> int:
+    """The replica that holds the longest prefix of a request; the least loaded if none holds much or loads differ a lot."""
+    settings = run.settings
+    base = int(settings["first_replica"])
+    longest = idle = base
+    most_hits = -1
+    least = most = outstanding(row(replicas, base), now_s)
+    for k in range(base, base + int(settings["replicas"])):
+        replica = row(replicas, k)
+        load = outstanding(replica, now_s)
+        if load < least:
+            idle = k
+        least, most = min(least, load), max(most, load)
+        hits, _ = hits_at(requests, replica, settings, request, now_s)
+        if hits > most_hits or (hits == most_hits and load < outstanding(row(replicas, longest), now_s)):
+            longest, most_hits = k, hits
+    apart = most - least > MOST_APART and most > MOST_RATIO * least
+    known = most_hits * int(settings["block_size"]) > CACHE_SHARE * int(requests[request]["input"])
+    return longest if known and not apart else idle
+
+
+def choose_replica(requests: Requests, replicas: Replicas, run: Run, request: int, now_s: float) -> int:
     """The replica of a pool, whose `run` is given, that gets a request at `now_s`."""
     settings = run.settings
     count = int(settings["replicas"])
@@ -70,20 +96,21 @@ def choose_replica(replicas: Replicas, run: Run, request: int, now_s: float) -> 
         turn = int(run.world["robin"][pool])
         run.world["robin"][pool] = (turn + 1) % count
         return base + turn
+    if router == PREFIX_AWARE:
+        return follow_prefix(requests, replicas, run, request, now_s)
+    seed = int(settings["seed"])
+    best = base
     if router == LEAST_OUTSTANDING:
-        best = base
         for k in range(base + 1, base + count):
             if outstanding(row(replicas, k), now_s) < outstanding(row(replicas, best), now_s):
                 best = k
-        return best
-    seed = int(settings["seed"])
-    first = base + pick(seed, ROUTE_ONE, request, count)
-    if router == RANDOM:
-        return first
-    second = base + pick(seed, ROUTE_TWO, request, count)
-    if outstanding(row(replicas, second), now_s) < outstanding(row(replicas, first), now_s):
-        return second
-    return first
+    else:
+        best = base + pick(seed, ROUTE_ONE, request, count)
+    if router == POWER_OF_TWO:
+        second = base + pick(seed, ROUTE_TWO, request, count)
+        if outstanding(row(replicas, second), now_s) < outstanding(row(replicas, best), now_s):
+            best = second
+    return best
 
 
 def hand_out(requests: Requests, replicas: Replicas, run: Run, request: int, follows: bool) -> None:
@@ -95,7 +122,7 @@ def hand_out(requests: Requests, replicas: Replicas, run: Run, request: int, fol
     else:
         world["arrived"] += 1
     now_s = float(requests[request]["arrival"])
-    chosen = choose_replica(replicas, run, request, now_s)
+    chosen = choose_replica(requests, replicas, run, request, now_s)
     requests[request]["replica"] = chosen
     replica = row(replicas, chosen)
     state = replica.state[0]
@@ -110,22 +137,23 @@ def hand_out(requests: Requests, replicas: Replicas, run: Run, request: int, fol
 
 def settle(requests: Requests, replicas: Replicas, runs: Runs) -> None:
     """Let a request on its way arrive: in the queue of a decode replica, or with its text."""
-    decoding = Run(runs.settings[1], runs.world, runs.table[1], runs.draft[1], runs.moves)
-    request = next_landed(decoding)
+    first_pool = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+    request = next_landed(first_pool)
     move = runs.moves[request]
     if move["landed"] < 0:
-        chosen = choose_replica(replicas, decoding, request, float(move["event"]))
+        decoding = Run(runs.settings[1], runs.world, runs.table[1], runs.draft[1], runs.moves)
+        chosen = choose_replica(requests, replicas, decoding, request, float(move["event"]))
         requests[request]["replica"] = chosen
         replica = row(replicas, chosen)
         wait_last(requests, replica, decoding.settings, request)
         rouse(replica, float(move["event"]))
     else:
-        let_go(
-            row(replicas, int(move["source"])),
-            Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves),
-            request,
-        )
-        make_ready(requests, row(replicas, int(requests[request]["replica"])), decoding, request)
+        if move["source"] != NONE:
+            let_go(row(replicas, int(move["source"])), first_pool, request)
+        replica = row(replicas, int(requests[request]["replica"]))
+        pool = int(replica.state[0]["pool"])
+        mine = Run(runs.settings[pool], runs.world, runs.table[pool], runs.draft[pool], runs.moves)
+        make_ready(requests, replica, mine, request)
 
 
 def horizon(replicas: Replicas, runs: Runs, chosen: int, soonest_s: float) -> float:

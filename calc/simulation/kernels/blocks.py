@@ -10,6 +10,7 @@ Ignores: a second block with the same text is not listed, so that it cannot be h
 from __future__ import annotations
 
 from calc.simulation.kernels.layout import DECODE, FREE_SLOTS, NONE, Record, Replica, Requests, inlined
+from calc.simulation.kernels.tier_store import demote
 
 
 @inlined
@@ -92,6 +93,7 @@ def drop_block(replica: Replica, block: int) -> None:
     state = replica.state[0]
     replica.blocks[block]["holders"] -= 1
     if replica.blocks[block]["holders"] == 0:
+        replica.blocks[block]["freed"] = state["now"]
         tail = int(state["free_tail"])
         replica.blocks[block]["previous"] = tail
         replica.blocks[block]["next"] = NONE
@@ -116,7 +118,10 @@ def take_blocks(requests: Requests, replica: Replica, settings: Record, request:
         for i in range(held, held + count):
             block = int(state["free_head"])
             pull_free(replica, block)
-            if replica.blocks[block]["name"] != 0:
+            name = int(replica.blocks[block]["name"])
+            if name != 0:
+                if settings["tiers"]:
+                    demote(replica, settings, name, float(replica.blocks[block]["freed"]))
                 forget_block(replica, block)
             replica.blocks[block]["holders"] = 1
             replica.texts[table + i] = block
@@ -152,7 +157,22 @@ def release(replica: Replica, settings: Record, slot: int, held: int) -> None:
         state["free"] += held
 
 
+@inlined
+def is_stale(replica: Replica, settings: Record, block: int, now_s: float) -> bool:
+    """Whether nobody has held a block for so long that its text has expired."""
+    one = replica.blocks[block]
+    return bool(one["holders"] == 0 and now_s - one["freed"] > settings["ttl_s"])
+
+
+@inlined
 def count_hits(requests: Requests, replica: Replica, settings: Record, request: int) -> tuple[int, int]:
+    """As `hits_at`, for the pass that begins now."""
+    return hits_at(requests, replica, settings, request, float(replica.state[0]["now"]))
+
+
+def hits_at(
+    requests: Requests, replica: Replica, settings: Record, request: int, now_s: float
+) -> tuple[int, int]:
     """(blocks of its text that are cached from the start, how many of those are free now).
 
     A hit never covers the last token: at least one is computed.
@@ -163,7 +183,7 @@ def count_hits(requests: Requests, replica: Replica, settings: Record, request: 
         most = (int(requests[request]["target"]) - 1) // int(settings["block_size"])
         while hits < most:
             block = find_block(replica, block_name(requests, replica, settings, request, hits))
-            if block == NONE:
+            if block == NONE or is_stale(replica, settings, block, now_s):
                 break
             if replica.blocks[block]["holders"] == 0:
                 revived += 1
@@ -205,5 +225,10 @@ def list_blocks(
         for i in range(from_tokens // size, to_tokens // size):
             block = int(replica.texts[table + i])
             name = block_name(requests, replica, settings, request, i)
-            if replica.blocks[block]["name"] == 0 and find_block(replica, name) == NONE:
-                name_block(replica, block, name)
+            if replica.blocks[block]["name"] == 0:
+                listed = find_block(replica, name)
+                if listed != NONE and is_stale(replica, settings, listed, float(replica.state[0]["now"])):
+                    forget_block(replica, listed)
+                    listed = NONE
+                if listed == NONE:
+                    name_block(replica, block, name)

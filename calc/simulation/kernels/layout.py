@@ -23,7 +23,11 @@ NEVER = 1e300  # a time that does not come
 FUTURE, WAITING, PREFILL, DECODE, PARKED, DONE, MOVING = 0, 1, 2, 3, 4, 5, 6
 
 # Routers
-ROUND_ROBIN, RANDOM, LEAST_OUTSTANDING, POWER_OF_TWO = 0, 1, 2, 3
+ROUND_ROBIN, RANDOM, LEAST_OUTSTANDING, POWER_OF_TWO, PREFIX_AWARE = 0, 1, 2, 3, 4
+
+# Defaults of the cache-aware policy of SGLang's gateway (lightseekorg/smg, --cache-threshold, --balance-abs-threshold,
+# --balance-rel-threshold): follow the cache if it holds this share of the prompt, unless loads differ by both
+CACHE_SHARE, MOST_APART, MOST_RATIO = 0.3, 64, 1.5
 
 # Inter-token gaps are counted in logarithmic bins, half a percent wide, from one microsecond.
 GAP_FLOOR_S = 1e-6
@@ -47,6 +51,7 @@ SERIES_ROWS = 6
 MAX_GROUPS = 512
 
 MAX_KNOTS = 64  # of a step table, each way
+MAX_TIERS = 2  # behind the card: host memory, SSD
 
 SGLANG_CLIP_TOKENS = 4096  # CLIP_MAX_NEW_TOKENS of srt/managers/schedule_policy.py
 SGLANG_RETRACT_STEPS = 20  # retract_decode_steps of srt: room that a retraction makes for the rest
@@ -115,6 +120,7 @@ MOVE = np.dtype(
         ("source", np.int32),  # replica that computed its prompt
         ("source_slot", np.int32),  # what it still holds there
         ("source_held", np.int32),
+        ("loaded", np.int32),  # tokens of its text that came from a tier
         ("heap", np.int32),  # the heap of requests by their next event, by place
         ("place", np.int32),
     ],
@@ -124,6 +130,7 @@ MOVE = np.dtype(
 BLOCK = np.dtype(
     [
         ("name", np.int64),  # of its text; 0: not cached
+        ("freed", np.float64),  # s, when its last holder let it go
         ("holders", np.int32),
         ("next", np.int32),  # free list
         ("previous", np.int32),
@@ -139,7 +146,7 @@ STATE = np.dtype(
         (name, np.float64)
         for name in (
             "now", "wake", "last_emit", "busy_s", "gap_sum_s", "longest_gap_s", "series_width_s", "ratio_base", "pass_start_s",
-            "link_free_s",
+            "link_free_s", "tier_free_s",
         )
     ]
     + [
@@ -151,13 +158,15 @@ STATE = np.dtype(
             "steps", "passes", "preemptions", "prefill_tokens", "decode_tokens", "slot_steps", "useful_slots",
             "mixed_steps", "gap_count", "pass_steps", "pass_prefill", "pass_decoding", "looked_up_blocks", "hit_blocks", "peak_blocks",
             "peak_running", "pool", "ready", "ready_head", "ready_tail", "arriving", "owed", "pass_chunks",
-            "drafted_passes", "drafted_tokens",
+            "drafted_passes", "drafted_tokens", "loaded_blocks",
         )
     ]
     + [
         ("joined_at", np.float64, (MAX_GROUPS,)),
         ("joined_count", np.int64, (MAX_GROUPS,)),
         ("gaps", np.int64, (GAP_BINS,)),
+        ("tier_head", np.int64, (MAX_TIERS,)),
+        ("tier_tail", np.int64, (MAX_TIERS,)),
         ("series", np.float64, (SERIES_ROWS, SERIES_BINS)),
     ],
     align=True,
@@ -172,15 +181,20 @@ SETTINGS = np.dtype(
             "register_late", "list_decoded", "mixed", "prefill_limit", "window", "classes", "skip", "feedback",
             "shared_text", "id_count", "key_width", "ids_block", "batch_size", "router", "replicas", "pad",
             "successors", "table_width", "ids_at", "hands_over", "takes_over", "first_replica", "seed", "shared_link",
-            "drafts",
+            "drafts", "tiers",
         )
     ]
     + [
         (name, np.float64)
         for name in (
             "ratio_first", "ratio_least", "ratio_decay", "batch_timeout_s", "token_link_s", "link_latency_s",
-            "acceptance",
+            "acceptance", "ttl_s",
         )
+    ]
+    + [
+        ("tier_at", np.int64, (MAX_TIERS + 1,)),  # where each tier begins in Replica.tiers, and where the last ends
+        ("tier_token_s", np.float64, (MAX_TIERS,)),
+        ("tier_latency_s", np.float64, (MAX_TIERS,)),
     ],
     align=True,
 )  # fmt: skip
@@ -213,6 +227,7 @@ class Replica(NamedTuple):
     lists: Array
     blocks: Array
     texts: Array  # the block tables, `table_width` entries a slot; from `ids_at` on the compact prefix ids
+    tiers: Array  # BLOCK records of host memory and SSD
 
 
 class Run(NamedTuple):
@@ -242,6 +257,7 @@ class Replicas(NamedTuple):
     lists: Array
     blocks: Array
     texts: Array
+    tiers: Array
 
 
 def inlined(kernel: Kernel) -> Kernel:
@@ -257,4 +273,5 @@ def row(replicas: Replicas, index: int) -> Replica:
         replicas.lists[index],
         replicas.blocks[index],
         replicas.texts[index],
+        replicas.tiers[index],
     )

@@ -12,8 +12,9 @@ block must remain for any decode); Yu et al., Orca, OSDI 2022 (whole prompts, bl
 
 from __future__ import annotations
 
-from calc.simulation.kernels.admission import admit, first_chunk, give_chunk_blocks, may_admit
+from calc.simulation.kernels.admission import admit, give_chunk_blocks, may_admit
 from calc.simulation.kernels.blocks import ceil_div
+from calc.simulation.kernels.chunks import add_chunk, first_chunk
 from calc.simulation.kernels.layout import (
     NEVER,
     PREFILLING,
@@ -23,7 +24,6 @@ from calc.simulation.kernels.layout import (
     Run,
 )
 from calc.simulation.kernels.passes import (
-    add_chunk,
     crossing_need,
     end_pass,
     give_crossing_blocks,

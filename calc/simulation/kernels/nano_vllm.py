@@ -8,9 +8,10 @@ with their blocks held.
 from __future__ import annotations
 
 from calc.simulation.kernels.blocks import ceil_div, claim_hits, count_hits, take_blocks
+from calc.simulation.kernels.chunks import add_chunk
 from calc.simulation.kernels.layout import NEVER, NONE, Replica, Requests, Run
 from calc.simulation.kernels.leaving import preempt, unpark
-from calc.simulation.kernels.passes import add_chunk, crossing_need, end_pass, give_crossing_blocks, leap
+from calc.simulation.kernels.passes import crossing_need, end_pass, give_crossing_blocks, leap
 from calc.simulation.kernels.sequences import leave_waiting, start_running, wait_again, waiting_first
 
 

@@ -110,14 +110,6 @@ def count_first_gaps(replica: Replica, end_s: float, decoding: int) -> int:
     return newcomers
 
 
-@inlined
-def add_chunk(requests: Requests, replica: Replica, chunks: int, request: int, tokens: int) -> float:
-    """Put `tokens` prompt tokens of a request into the pass; returns their attention, tokens x (prefix + half)."""
-    replica.lists[CHUNK_REQUEST, chunks] = request
-    replica.lists[CHUNK_TOKENS, chunks] = tokens
-    return tokens * (float(requests[request]["computed"]) + 0.5 * tokens)
-
-
 def finish_chunks(requests: Requests, replica: Replica, run: Run, chunks: int, most_decoding: int) -> None:
     """Book the prompt tokens of a pass that has just ended; requests whose prompt is complete go on to decode."""
     settings = run.settings
@@ -194,6 +186,8 @@ def leap_steps(
     """
     settings = run.settings
     state = replica.state[0]
+    if settings["ttl_s"] < NEVER and state["waiting"] > 0:
+        return 0  # what a waiting prompt hits may expire meanwhile
     steps = int(requests[replica.lists[DUE_HEAP, 0]]["due"] - state["tick"])
     if state["window_heap"] > 0:
         steps = min(steps, int(requests[replica.lists[WINDOW_HEAP, 0]]["window_due"] - state["tick"]))

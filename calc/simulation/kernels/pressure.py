@@ -5,8 +5,9 @@ The engine's own walk over the running requests, one by one, with preemption on 
 
 from __future__ import annotations
 
-from calc.simulation.kernels.admission import admit, first_chunk, give_chunk_blocks
+from calc.simulation.kernels.admission import admit, give_chunk_blocks
 from calc.simulation.kernels.blocks import ceil_div, context, list_blocks, take_blocks
+from calc.simulation.kernels.chunks import add_chunk, first_chunk
 from calc.simulation.kernels.clock import add_gap, record_pass
 from calc.simulation.kernels.heap import heap_down
 from calc.simulation.kernels.layout import (
@@ -23,7 +24,6 @@ from calc.simulation.kernels.layout import (
 )
 from calc.simulation.kernels.leaving import finish_due, next_wake, preempt
 from calc.simulation.kernels.passes import (
-    add_chunk,
     advance_decoding,
     count_first_gaps,
     decode_need,

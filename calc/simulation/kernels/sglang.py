@@ -9,6 +9,7 @@ A failed admission is not tried again before a request has finished (batch_is_fu
 from __future__ import annotations
 
 from calc.simulation.kernels.blocks import ceil_div, claim_hits, count_hits, take_blocks
+from calc.simulation.kernels.chunks import add_chunk
 from calc.simulation.kernels.layout import (
     DECODE,
     NEVER,
@@ -22,7 +23,7 @@ from calc.simulation.kernels.layout import (
     Run,
 )
 from calc.simulation.kernels.leaving import preempt
-from calc.simulation.kernels.passes import add_chunk, crossing_need, end_pass, give_crossing_blocks, leap
+from calc.simulation.kernels.passes import crossing_need, end_pass, give_crossing_blocks, leap
 from calc.simulation.kernels.sequences import leave_waiting, start_running, wait_last, waiting_first
 
 

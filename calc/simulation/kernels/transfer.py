@@ -1,16 +1,18 @@
-"""Requests whose cached text travels: from a prefill pool to a decode pool over a link.
+"""Requests whose cached text travels: from a prefill pool to a decode pool over a link, or up from a tier.
 
 A prefill replica computes a prompt, and its last step gives the first token. Its blocks stay there, and the request
 queues at a decode replica. When that has blocks for the whole text, and room for the next token, the transfer takes its
 place on the link, first come first served. When it has landed, the blocks on the prefill side are free, and the request
 decodes from the next pass on in which there is a place. So a full decode pool fills the prefill pool, and stops it.
 
-A decode replica that preempts computes the text anew by itself, as engines do.
+A decode replica that preempts computes the text anew by itself, as engines do. A prompt whose text comes from a tier has
+all its blocks from the begin of the load, and computes the rest of it when it has landed.
 """
 
 from __future__ import annotations
 
 from calc.simulation.kernels.blocks import ceil_div, claim_hits, holding, list_blocks, release, take_blocks
+from calc.simulation.kernels.chunks import add_chunk, first_chunk
 from calc.simulation.kernels.heap import heap_push, heap_remove
 from calc.simulation.kernels.layout import (
     MOVING,
@@ -23,6 +25,7 @@ from calc.simulation.kernels.layout import (
     inlined,
 )
 from calc.simulation.kernels.sequences import enter_decoding, leave_running, start_running
+from calc.simulation.kernels.tiers import loaded_s, touch_stored
 
 
 @inlined
@@ -61,6 +64,7 @@ def hand_over(requests: Requests, replica: Replica, run: Run, request: int) -> N
     """The first token is out at a prefill replica: the request goes on to the decode pool, its blocks stay."""
     state = replica.state[0]
     move = run.moves[request]
+    move["landed"] = -1.0
     move["source"] = requests[request]["replica"]
     move["source_slot"] = requests[request]["slot"]
     move["source_held"] = holding(requests, replica, run.settings, request)
@@ -106,6 +110,32 @@ def send(requests: Requests, replica: Replica, run: Run, request: int, hits: int
     expect(run, request, float(move["landed"]))
 
 
+def load(
+    requests: Requests, replica: Replica, run: Run, request: int, hits: int, host: int, disk: int
+) -> None:
+    """Take all blocks of a prompt, and put `host` and `disk` blocks of it, behind the cached ones, on their way up."""
+    settings = run.settings
+    state = replica.state[0]
+    size = int(settings["block_size"])
+    touch_stored(requests, replica, settings, request, hits, hits + host + disk)
+    claim_hits(requests, replica, settings, request, hits)
+    new = ceil_div(int(requests[request]["target"]), size) - hits
+    take_blocks(requests, replica, settings, request, new)
+    free_s, landed_s = loaded_s(replica, run, host, disk)
+    state["tier_free_s"] = free_s
+    state["loaded_blocks"] += host + disk
+    state["arriving"] += 1
+    requests[request]["computed"] = (hits + host + disk) * size
+    requests[request]["state"] = MOVING
+    move = run.moves[request]
+    move["source"] = NONE
+    move["sent"] = state["now"]
+    move["landed"] = landed_s
+    if requests[request]["preemptions"] == 0:
+        move["loaded"] = (host + disk) * size
+    expect(run, request, landed_s)
+
+
 def let_go(source: Replica, run: Run, request: int) -> None:
     """The text has arrived elsewhere: free its blocks on the prefill side. `run` is the prefill pool's."""
     move = run.moves[request]
@@ -117,7 +147,7 @@ def let_go(source: Replica, run: Run, request: int) -> None:
 def make_ready(requests: Requests, replica: Replica, run: Run, request: int) -> None:
     """The text has arrived: the request joins at the next pass that has a place for it."""
     state = replica.state[0]
-    list_blocks(requests, replica, run.settings, request, 0, int(requests[request]["target"]))
+    list_blocks(requests, replica, run.settings, request, 0, int(requests[request]["computed"]))
     tail = int(state["ready_tail"])
     requests[request]["next"] = NONE
     if tail == NONE:
@@ -130,20 +160,37 @@ def make_ready(requests: Requests, replica: Replica, run: Run, request: int) -> 
     rouse(replica, float(run.moves[request]["landed"]))
 
 
-def join_ready(requests: Requests, replica: Replica, run: Run, budget: int) -> int:
-    """Let those whose text has arrived decode, while there are places; returns the budget left.
+def join_ready(
+    requests: Requests, replica: Replica, run: Run, chunks: int, budget: int
+) -> tuple[int, int, float]:
+    """Let those whose text has arrived go on, while there are places: (chunks of the pass, budget left, attention).
 
-    The block for the token of this pass is theirs already.
+    They decode, or compute the rest of their prompt. The blocks for this pass are theirs already.
     """
     state = replica.state[0]
-    each = 1 + int(run.settings["drafts"])
-    while state["ready"] > 0 and budget >= each and state["running"] < run.settings["max_seqs"]:
+    settings = run.settings
+    attention = 0.0
+    while state["ready"] > 0 and state["running"] < settings["max_seqs"]:
         request = int(state["ready_head"])
+        computed = int(requests[request]["computed"])
+        decodes = computed == requests[request]["target"]
+        tokens = (
+            1 + int(settings["drafts"])
+            if decodes
+            else first_chunk(requests, settings, request, computed, budget)
+        )
+        if budget < max(tokens, 1):
+            break
         state["ready_head"] = requests[request]["next"]
         if state["ready_head"] == NONE:
             state["ready_tail"] = NONE
         state["ready"] -= 1
         start_running(requests, replica, request, float(state["now"]))
-        enter_decoding(requests, replica, run.settings, request, 1, float(requests[request]["first"]))
-        budget -= each
-    return budget
+        if decodes:
+            enter_decoding(requests, replica, settings, request, 1, float(requests[request]["first"]))
+        else:
+            list_blocks(requests, replica, settings, request, computed, computed + tokens)
+            attention += add_chunk(requests, replica, chunks, request, tokens)
+            chunks += 1
+        budget -= tokens
+    return chunks, budget, attention

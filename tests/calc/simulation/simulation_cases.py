@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from calc.simulation.cluster import Cluster, Router
-from calc.simulation.disaggregation import Link, PrefillPool
+from calc.simulation.disaggregation import PrefillPool
+from calc.simulation.link import KvTier, Link
 from calc.simulation.requests import RequestTable
-from calc.simulation.rules import EngineFamily, Policy, Speculation, engine_rules
+from calc.simulation.rules import FEATURES, EngineFamily, Policy, Speculation, engine_rules
 from calc.simulation.step_table import StepTable
 
 AFFINE = StepTable.affine(fixed_s=7.5e-3, prefill_s=5e-5, decode_s=2e-5, kv_s=1.5e-7)
@@ -104,13 +105,16 @@ def random_rules(draw, family, requests, *, cached=False):
         settings |= {"batch_size": seqs, "batch_timeout_s": draw.choice([None, 0.05])}
     if family in (EngineFamily.VLLM, EngineFamily.SGLANG, EngineFamily.NANO_VLLM):
         settings["prefix_cache"] = cached
+        if cached:
+            settings["prefix_ttl_s"] = draw.choice([None, 0.05, 1.0])
     settings["num_blocks"] += int(settings["num_blocks"] * settings.get("watermark", 0.01)) + 2
     return engine_rules(family, **settings)
 
 
-def random_cluster(draw):
+def random_cluster(draw, family):
+    routers = [one for one in Router if one is not Router.PREFIX_AWARE or family in FEATURES["prefix_aware"]]
     return Cluster(
-        replicas=int(draw.integers(2, 4)), router=draw.choice(list(Router)), seed=int(draw.integers(100))
+        replicas=int(draw.integers(2, 4)), router=draw.choice(routers), seed=int(draw.integers(100))
     )
 
 
@@ -123,6 +127,22 @@ def random_speculation(draw, rules):
     if rules.family is EngineFamily.VLLM:
         more["token_budget"] = rules.budget + rules.places * drafts
     return replace(rules, num_blocks=rules.num_blocks + drafts, mixed_chunk=False, **more)
+
+
+def random_tiers(draw, rules):
+    """One or two small tiers, fast enough to be used or too slow to be."""
+    tiers = tuple(
+        KvTier(
+            num_blocks=int(draw.integers(3, 60)),
+            link=Link(
+                kv_bytes_per_token=1.0,
+                bandwidth_bytes_per_s=float(draw.choice([500.0, 3e4, 1e6])),
+                latency_s=float(draw.choice([0.0, 2e-3])),
+            ),
+        )
+        for _ in range(int(draw.integers(1, 3)))
+    )
+    return replace(rules, tiers=tiers)
 
 
 def random_disaggregation(draw):

@@ -8,7 +8,8 @@ import simpy
 
 from calc.errors import InputError
 from calc.simulation.cluster import Cluster, Router
-from calc.simulation.disaggregation import Link, PrefillPool
+from calc.simulation.disaggregation import PrefillPool
+from calc.simulation.link import Link
 from calc.simulation.requests import RequestTable
 from calc.simulation.rules import engine_rules
 from calc.simulation.run import simulate

@@ -11,6 +11,7 @@ from simulation_cases import (
     random_requests,
     random_rules,
     random_speculation,
+    random_tiers,
 )
 
 from calc.simulation.kernels import layout
@@ -22,6 +23,7 @@ VARIANTS = (
     "plain", "windowed", "followers", "replicas", "stream", "ids", "followers on replicas",
     "pools", "pools and followers", "pools and ids",
     "drafts", "drafts and ids", "drafts and pools", "drafts windowed",
+    "stream on replicas", "tiers and stream", "tiers and ids", "tiers and ids and pools", "tiers and drafts and ids",
 )  # fmt: skip
 
 
@@ -37,9 +39,11 @@ def situation(family, variant, seed):
     texts = next((text for text in ("stream", "ids") if text in variant), None)
     requests = random_requests(draw, followers="followers" in variant, texts=texts)
     rules = random_rules(draw, family, requests, cached=texts is not None or draw.random() < 0.2)
-    cluster = random_cluster(draw) if "replicas" in variant else None
+    cluster = random_cluster(draw, family) if "replicas" in variant else None
     if "pools" in variant:
         cluster = random_disaggregation(draw)
+    if "tiers" in variant:
+        rules = random_tiers(draw, rules)
     if "drafts" in variant:
         rules = random_speculation(draw, rules)
     return requests, rules, CURVED if "windowed" in variant else AFFINE, cluster
@@ -122,7 +126,11 @@ def check_same(result, other, *, seed):
 def variants_of(family):
     """Those that the family models."""
     needs = {"stream": CACHING, "ids": CACHING}
-    needs |= {"pools": FEATURES["prefill_pool"], "drafts": FEATURES["speculation"]}
+    needs |= {
+        "pools": FEATURES["prefill_pool"],
+        "drafts": FEATURES["speculation"],
+        "tiers": FEATURES["tiers"],
+    }
     return [v for v in VARIANTS if all(family in able for word, able in needs.items() if word in v)]
 
 
@@ -157,7 +165,7 @@ def test_machine_code_and_plain_python_agree(family):
 
 def test_the_same_seed_repeats_a_run_to_the_bit():
     requests, rules, step, _ = situation(EngineFamily.VLLM, "stream", 3)
-    cluster = random_cluster(np.random.default_rng(5))
+    cluster = random_cluster(np.random.default_rng(5), EngineFamily.VLLM)
     one, other = (run_to_end(requests, rules, step, cluster=cluster)[1] for _ in range(2))
     np.testing.assert_array_equal(one.last_s, other.last_s)
 

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -94,13 +95,18 @@ def test_mooncake_prefixes_with_a_cache_without_end(reference, trace, share):
 
 
 @pytest.mark.reference
-def test_mooncake_hits_fall_with_the_cache(reference):
-    requests = open_trace(reference / "traces/mooncake_synthetic.jsonl.gz").requests
+@pytest.mark.parametrize("family", ["vllm", "sglang"])
+@pytest.mark.parametrize(("trace", "share"), [("conversation", 0.366), ("synthetic", 0.640)])
+def test_mooncake_hits_fall_with_the_cache(reference, family, trace, share):
+    """From the trace's own share without an end, by hashed blocks and by a radix tree of pages."""
+    requests = open_trace(reference / f"traces/mooncake_{trace}.jsonl.gz").requests
+    budget = {"token_budget": 8192, "max_seqs": 1024} if family == "vllm" else {}
     rates = []
     for blocks in (300_000, 20_000, 5_000, 1_000, 400):
-        rules = engine_rules("vllm", num_blocks=blocks, block_size=512, token_budget=8192, max_seqs=1024)
+        rules = engine_rules(family, num_blocks=blocks, block_size=512, **budget)
         rates.append(simulate(requests, rules, VIDUR_STEP).prefix_hit_rate)
-    assert rates == sorted(rates, reverse=True)
+    assert share - 0.003 < rates[0] <= share + 0.0005
+    assert all(more > less for more, less in pairwise(rates))
     assert rates[0] > 2 * rates[-1]
 
 
