@@ -47,6 +47,15 @@ def usd_per_million_tokens(*, usd_per_hour: Numbers, tokens_per_s: Numbers) -> N
     return usd_per_hour / (HOUR_S * tokens_per_s) * MILLION
 
 
+def tokens_per_usd(*, usd_per_million: Numbers) -> Numbers:
+    """Output tokens that a dollar buys.
+
+    Source: definition. Ignores: input tokens, which then come for nothing.
+    """
+    positive_finite(usd_per_million=usd_per_million)
+    return MILLION / usd_per_million
+
+
 def usd_per_request(*, usd_per_hour: Numbers, rate_per_s: Numbers) -> Numbers:
     """USD of one request: USD per hour / (3600 · requests/s).
 

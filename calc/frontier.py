@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from calc.cost import tokens_per_usd
 from calc.curves import decode_seconds
 from calc.errors import InputError, MissingSpec
 from calc.result import Answer, Inputs, Offer
@@ -34,10 +35,15 @@ class Operating:
     ttft_s: float
     usd_per_million: float | None
     fits: bool
+    usd_per_gpu_hour: float | None = None
 
     @property
     def tokens_per_usd(self) -> float | None:
-        return None if self.usd_per_million is None else 1e6 / self.usd_per_million
+        return (
+            None
+            if self.usd_per_million is None
+            else float(tokens_per_usd(usd_per_million=self.usd_per_million))
+        )
 
 
 def operating_points(inputs: Inputs, offer: Offer) -> tuple[Operating, ...]:
@@ -87,6 +93,7 @@ def _of_layout(result: Answer) -> list[Operating]:
             if offer.usd_per_gpu_hour is None
             else float(offer.usd_per_gpu_hour * gpus * per_token_s[i] * 1e6 / HOUR_S),
             fits=size <= result.sequences.fit,
+            usd_per_gpu_hour=offer.usd_per_gpu_hour,
         )
         for i, size in enumerate(BATCHES)
     ]

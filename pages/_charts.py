@@ -338,6 +338,9 @@ def roofline(
             text=["", name],
             textposition="top left",
             textfont={"color": COLOURS["compute"]},
+            unselected={
+                "textfont": {"color": COLOURS["compute"]}
+            },  # a click on a dot leaves the roofs' names alone
             name=f"{name} roof",
             showlegend=False,
             hoverinfo="skip",
@@ -359,6 +362,8 @@ def roofline(
             mode="markers",
             name=group.name,
             customdata=list(group.hover),
+            selected={"marker": {"opacity": 1.0}},
+            unselected={"marker": {"opacity": 0.45}},
             hovertemplate="%{customdata}<extra></extra>",
             marker={
                 "color": COLOURS[group.colour],

@@ -10,10 +10,11 @@ from calc import format as fmt
 from calc.errors import InputError
 from calc.frontier import Operating, at_interactivity, operating_points
 from calc.scenario import Scenario
+from calc.worked_run import worked_operating
 from pages._frontier_figure import frontier_figure, frontier_finding
 from pages._inputs import TTL, current_inputs, inputs_for
 from pages._sidebar import current_scenario
-from pages._ui import plain_text, show_chart, show_data, show_ignored, show_title
+from pages._ui import plain_text, show_chart, show_data, show_ignored, show_title, show_worked_maths
 from presets import accelerators
 
 MOST_COMPARED = 3
@@ -57,6 +58,15 @@ def main() -> None:
         st.caption(plain_text(f"Does not fit, or has no rate for it: {', '.join(missing)}."))
     st.subheader(f"At {fmt.significant(speed)} tokens/s per user", anchor=False)
     st.table([_row(name, point) for name, point in at.items()], border="horizontal", hide_index=True)
+    show_worked_maths(
+        lambda: [
+            line
+            for point in at.values()
+            if point is not None
+            for line in worked_operating(point, output_tokens=scenario.output_tokens)
+        ],
+        key="compare-maths",
+    )
     show_data(
         [_record(p) for points in found.values() for p in points],
         key="compare-data",

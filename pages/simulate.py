@@ -8,9 +8,10 @@ from calc import format as fmt
 from calc.answer import Answer
 from calc.simulation.requests import RequestTable
 from calc.traffic import Source, at_rate, generated, run
+from calc.worked_run import worked_run
 from pages._inputs import current_answer
 from pages._traffic_parts import SWEPT, draw_downloads, draw_sweep, run_headline, show_run
-from pages._ui import guarded, plain_text, show_ignored, show_title
+from pages._ui import guarded, plain_text, show_ignored, show_title, show_worked_maths
 from presets.traces import PUBLISHED, published, uploaded_trace
 
 RAN = "_simulated"  # (what was asked, what happened) of this session's last run
@@ -45,6 +46,7 @@ def main() -> None:
     show_run(result, ran[1])
     guarded(lambda: draw_sweep(result, requests, replicas, asked))()
     draw_downloads(ran[1])
+    show_worked_maths(lambda: worked_run(result, ran[1]), key="sim-maths")
     show_ignored(
         "The network between user and server, and tokenisation.",
         "Spread of step times: equal steps take equal time.",

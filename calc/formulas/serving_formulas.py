@@ -139,4 +139,70 @@ SERVING_FORMULAS = (
             source="worked case gpus-13b-a100",
         ),
     ),
+    Formula(
+        id="user_tokens_per_s",
+        title="Tokens per second of one user",
+        topic=TOPIC,
+        result=Symbol(
+            name="user_tokens_per_s", latex="r", meaning="tokens per second of one user", unit="1/second"
+        ),
+        template=r"\frac{1}{${step_s}}",
+        parameters=named("step_s"),
+        function=step.user_tokens_per_s,
+        example=Example(
+            inputs={"step_s": 0.03305},
+            value=30.26,
+            rel=1e-3,
+            source="worked case step-13b-a100: 33.05 ms a step",
+        ),
+    ),
+    Formula(
+        id="gpu_tokens_per_s",
+        title="Tokens per second of one GPU, prefill counted",
+        topic=TOPIC,
+        result=Symbol(
+            name="gpu_tokens_per_s", latex="R_{GPU}", meaning="output tokens per second", unit="1/second"
+        ),
+        template=r"\frac{1}{${gpus} \cdot \left(\frac{${prefill_s}}{${output_tokens}} + \frac{${step_s}}{${batch}}\right)}",
+        parameters=named("gpus", "prefill_s", "output_tokens", "step_s", "batch"),
+        function=step.gpu_tokens_per_s,
+        example=Example(
+            inputs={"gpus": 1, "prefill_s": 0.08533, "output_tokens": 256, "step_s": 0.03305, "batch": 79},
+            value=2560 / 1.924,
+            rel=1e-3,
+            source="worked case gpus-13b-a100: 2,560 tokens/s keep 1.924 GPUs busy",
+        ),
+    ),
+    Formula(
+        id="clock_pass_s",
+        title="A pass by the simulator's clock",
+        topic=TOPIC,
+        result=_seconds("clock_pass_s", "t_{pass}", "time of one pass"),
+        template=r"${base_s} + ${attended_slope_s} \cdot ${attended_tokens} + ${window_slope_s} \cdot ${window_tokens} + "
+        r"${pair_slope_s} \cdot ${prompt_pairs}",
+        parameters=named(
+            "base_s",
+            "attended_slope_s",
+            "attended_tokens",
+            "window_slope_s",
+            "window_tokens",
+            "pair_slope_s",
+            "prompt_pairs",
+        ),
+        function=step.clock_pass_s,
+        example=Example(
+            inputs={
+                "base_s": 26e9 / 2.04e12,
+                "attended_slope_s": 819_200 / 2.04e12,
+                "attended_tokens": 79 * 640,
+                "window_slope_s": 0.0,
+                "window_tokens": 0,
+                "pair_slope_s": 0.0,
+                "prompt_pairs": 0,
+            },
+            value=0.03305,
+            rel=2e-3,
+            source="worked case step-13b-a100: weights once, and every cached token",
+        ),
+    ),
 )

@@ -108,6 +108,20 @@ COST_FORMULAS = (
         ),
     ),
     Formula(
+        id="tokens_per_usd",
+        title="Tokens for a dollar",
+        topic=COST,
+        result=Symbol(
+            name="tokens_per_usd", latex="T_{USD}", meaning="output tokens for a dollar", unit="1/USD"
+        ),
+        template=r"\frac{10^6}{${usd_per_million}}",
+        parameters=named("usd_per_million"),
+        function=cost.tokens_per_usd,
+        example=Example(
+            inputs={"usd_per_million": 0.5}, value=2e6, rel=1e-9, source="by hand: two million for a dollar"
+        ),
+    ),
+    Formula(
         id="usd_per_request",
         title="Cost of one request",
         topic=COST,

@@ -145,6 +145,13 @@ SYMBOLS = _symbols(
     ("e2e_s", "t_{e2e}", "time of the whole request", "second"),
     ("best_s", "t", "best estimate of the time", "second"),
     ("spread", "x", "half-width of the 80% range, as a factor", "1"),
+    ("base_s", "t_{table}", "time of the pass in the table, nothing attended", "second"),
+    ("attended_slope_s", "s_{kv}", "time per attended token", "second"),
+    ("attended_tokens", "K", "cached tokens that the pass attends to", "1"),
+    ("window_slope_s", "s_{win}", "further time per token inside the window", "second"),
+    ("window_tokens", "K_{win}", "of them, tokens inside the window", "1"),
+    ("pair_slope_s", "s_{pair}", "time per pair of a prompt's query and key", "second"),
+    ("prompt_pairs", "A", "pairs of the pass's prompts", "1"),
     # the engine's memory
     ("total_bytes", "M", "memory of one GPU as the runtime totals it", "byte"),
     ("memory_share", "g", "share of it that the engine may use", "1"),
@@ -173,6 +180,7 @@ SYMBOLS = _symbols(
     ("usd_per_gpu_hour", r"c_{GPU}", "price of one GPU for one hour", "USD/hour"),
     ("usd_per_hour", r"c_h", "price of the fleet for one hour", "USD/hour"),
     ("gpus", "G", "GPUs", "1"),
+    ("usd_per_million", r"c_{10^6}", "price of a million output tokens", "USD"),
     ("api_usd_per_request", r"c_{API}", "what an API charges for one request", "USD"),
 )
 

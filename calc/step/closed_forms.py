@@ -241,6 +241,43 @@ def busy_replicas(*, rate_per_s: Numbers, output_tokens: Numbers, tokens_per_s: 
     return rate_per_s * output_tokens / tokens_per_s
 
 
+def user_tokens_per_s(*, step_s: Numbers) -> Numbers:
+    """Tokens per second that each user of a full batch sees.
+
+    Source: definition (interactivity). Ignores: prompts between the steps; the simulator has them.
+    """
+    return 1.0 / np.asarray(step_s, dtype=float)[()]
+
+
+def gpu_tokens_per_s(
+    *, gpus: Numbers, prefill_s: Numbers, output_tokens: Numbers, step_s: Numbers, batch: Numbers
+) -> Numbers:
+    """Output tokens per second and GPU of a full batch, with the prefill work of the same requests counted.
+
+    Source: the work of one output token: its share of a prefill and of a step. Ignores: queues, and empty slots.
+    """
+    return 1.0 / (gpus * (prefill_s / output_tokens + step_s / batch))
+
+
+def clock_pass_s(
+    *,
+    base_s: Numbers,
+    attended_slope_s: Numbers,
+    attended_tokens: Numbers,
+    window_slope_s: Numbers,
+    window_tokens: Numbers,
+    pair_slope_s: Numbers,
+    prompt_pairs: Numbers,
+) -> Numbers:
+    """Seconds of a pass by the simulator's clock: a table over prompt tokens and sequences, and slopes for what is attended.
+
+    Source: the step model between knots; its error against the model itself stays within a per cent.
+    Ignores: what the step model ignores, and spread between equal passes.
+    """
+    slopes = attended_slope_s * attended_tokens + window_slope_s * window_tokens
+    return base_s + slopes + pair_slope_s * prompt_pairs
+
+
 # ---- the range -----------------------------------------------------------------------------------------------------
 
 

@@ -11,12 +11,15 @@ from calc.formulas import FORMULAS
 from calc.formulas.ledger_formulas import LEDGER_FORMULAS
 from calc.formulas.serving_formulas import SERVING_FORMULAS
 from calc.formulas.step_formulas import OPERATOR_FORMULAS
+from calc.frontier import operating_points
 from calc.operators import ForwardPass
 from calc.profile import Calibration
 from calc.replica_model import replica_model
 from calc.scenario import Scenario
+from calc.traffic import Source, generated, run
 from calc.worked import WorkedPass, worked_serving
 from calc.worked_answer import worked_step
+from calc.worked_run import worked_operating, worked_run
 from presets.resolve import resolve
 
 SCENARIOS = {
@@ -129,8 +132,33 @@ def test_every_formula_of_the_step_model_and_the_ledger_is_used(answers):
     for result in answers.values():
         worked = WorkedPass(model=replica_model(result.inputs, result.layout), step=PASSES[-1])
         used |= {line.formula for row in worked.rows() for line in worked.operator(row)}
+    used |= {"user_tokens_per_s", "gpu_tokens_per_s", "clock_pass_s"}  # their own tests, below
     known = {record.id for record in (*OPERATOR_FORMULAS, *SERVING_FORMULAS, *LEDGER_FORMULAS)}
     assert known <= used
+
+
+@pytest.mark.parametrize("fidelity", ["expected", "roofline", "textbook"])
+def test_points_of_the_frontier_come_out_again(fidelity):
+    inputs = resolve(Scenario(fidelity=fidelity))
+    points = operating_points(inputs, inputs.offer)
+    lines = [line for point in points for line in worked_operating(point, output_tokens=256.0)]
+    assert len(lines) == 4 * len(points) > 0
+    assert not wrong(lines)
+
+
+def test_a_simulated_run_comes_out_again(answers):
+    for name in ("default", "windows"):
+        result = answers[name]
+        requests = generated(
+            result.inputs.scenario.workload, Source.SCENARIO, rate_per_s=5.0, count=60, seed=1
+        )
+        lines = worked_run(result, run(result, requests, replicas=result.fleet.replicas))
+        assert {line.formula for line in lines} == {"goodput_per_s", "requests_in_system", "clock_pass_s"}
+        assert not wrong(lines)
+        clock = lines[-1].result
+        assert clock == pytest.approx(
+            result.decode.time.step_s.best, rel=0.02
+        )  # the table's own bar, and a rounded context
 
 
 def test_every_worked_formula_can_be_typeset(answers):

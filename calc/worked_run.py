@@ -1,0 +1,99 @@
+"""The numbers of *Simulate traffic* and *Compare GPUs* as worked formulas."""
+
+from __future__ import annotations
+
+from calc.answer import Answer
+from calc.frontier import Operating
+from calc.proof import clock_of
+from calc.simulation.results import SimulationResult
+from calc.worked import Worked
+
+
+def worked_run(result: Answer, ran: SimulationResult) -> tuple[Worked, ...]:
+    """A run's goodput, its requests in flight, and its clock for one decode pass of the plan's batch."""
+    finished, good = ran.requests_per_s, ran.goodput_per_s(result.inputs.scenario.slo)
+    mean_s = ran.spread("e2e_s").mean
+    lines = [
+        Worked(
+            formula="goodput_per_s",
+            inputs={"finished_per_s": finished, "missed_per_s": finished - good},
+            result=good,
+        )
+    ]
+    if mean_s is not None:
+        lines.append(
+            Worked(
+                formula="requests_in_system",
+                inputs={"arrivals_per_s": finished, "time_in_system_s": mean_s},
+                result=finished * mean_s,
+                about="mean requests in flight, from the run's own mean",
+            )
+        )
+    return (*lines, *_clock(result))
+
+
+def _clock(result: Answer) -> tuple[Worked, ...]:
+    if result.decode is None:
+        return ()
+    table, batch, context = clock_of(result), result.decode.batch, round(result.decode.context_tokens)
+    attended = batch * context
+    inside = batch * min(context, table.window)
+    return (
+        Worked(
+            formula="clock_pass_s",
+            inputs={
+                "base_s": table.seconds(0, batch),
+                "attended_slope_s": table.kv_s,
+                "attended_tokens": attended,
+                "window_slope_s": table.window_s,
+                "window_tokens": inside,
+                "pair_slope_s": table.attention_s,
+                "prompt_pairs": 0.0,
+            },
+            result=table.seconds(0, batch, attended, 0.0, inside),
+            about=f"the simulator's clock: one decode pass of {batch} sequences with {context} cached tokens each",
+        ),
+    )
+
+
+def worked_operating(point: Operating, *, output_tokens: float) -> tuple[Worked, ...]:
+    """A point of the frontier: what a user gets, what a GPU makes, what a million tokens cost."""
+    about = f"{point.gpu}, {point.layout}, batch {point.batch}"
+    step_s = 1.0 / point.user_tokens_per_s
+    lines = [
+        Worked(
+            formula="user_tokens_per_s",
+            inputs={"step_s": step_s},
+            result=point.user_tokens_per_s,
+            about=about,
+        ),
+        Worked(
+            formula="gpu_tokens_per_s",
+            inputs={
+                "gpus": point.gpus,
+                "prefill_s": point.ttft_s,
+                "output_tokens": output_tokens,
+                "step_s": step_s,
+                "batch": point.batch,
+            },
+            result=point.tokens_per_s_per_gpu,
+            about=about,
+        ),
+    ]
+    price = point.usd_per_gpu_hour
+    if price is not None and point.usd_per_million is not None and point.tokens_per_usd is not None:
+        lines += [
+            Worked(
+                formula="usd_per_million_tokens",
+                inputs={"usd_per_hour": price, "tokens_per_s": point.tokens_per_s_per_gpu},
+                result=point.usd_per_million,
+                about=about,
+            ),
+            Worked(
+                formula="tokens_per_usd",
+                inputs={"usd_per_million": point.usd_per_million},
+                result=point.tokens_per_usd,
+                about=about,
+            ),
+        ]
+    return tuple(lines)
