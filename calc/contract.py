@@ -14,6 +14,7 @@ import numpy as np
 from calc.answer import Answer, Inputs, answer
 from calc.errors import MissingSpec
 from calc.expected import launch_command, stated
+from calc.format_support import check_engine
 from calc.layout import Layout
 from calc.levers import LeverEffect
 from calc.memory.kv import (
@@ -71,6 +72,8 @@ def step_json(inputs: Inputs, *, batch: int, context: int, prefill: int | None) 
     """Verb `step`: one decode step, and one prefill where asked."""
     scenario = inputs.scenario
     layout = replace(scenario.layout, tp=scenario.tp or 1)
+    inputs.spec.check_length(float(context), field="context")
+    inputs.spec.check_length(float(prefill or 0), field="prefill")
     if scenario.fidelity != Fidelity.TEXTBOOK:
         return _operator_step_json(inputs, layout, batch=batch, context=context, prefill=prefill)
     timing = timing_of(inputs, layout, replica_weight_bytes(inputs))
@@ -101,6 +104,8 @@ def _operator_step_json(
             f"No profile of {inputs.offer.accelerator.name} under {scenario.engine} was loaded.",
             next_step="Choose textbook fidelity, or another engine.",
         )
+    if scenario.fidelity == Fidelity.EXPECTED:
+        check_engine(scenario.engine, inputs.offer.accelerator)
     model = StepModel.of(
         inputs.spec,
         inputs.offer.accelerator,

@@ -20,6 +20,7 @@ from typing import Final
 
 from calc.accelerator import Accelerator, Confirmation
 from calc.engine import Engine
+from calc.errors import InputError
 from calc.gguf_mixtures import MIXTURES
 from calc.quantization import FORMATS, stored_format
 
@@ -147,6 +148,19 @@ class Support:
 def engine_support(engine: Engine | str, accelerator: Accelerator) -> Support:
     """Whether the engine runs on the accelerator at all: whether it serves 16-bit weights there."""
     return weight_support("bf16", engine, accelerator)
+
+
+def check_engine(engine: Engine | str, accelerator: Accelerator) -> None:
+    """Raises `InputError` where the engine does not run on the accelerator, naming those that do."""
+    support = engine_support(engine, accelerator)
+    if not support:
+        running = [str(other) for other in Engine if engine_support(other, accelerator)]
+        raise InputError(
+            "engine",
+            str(engine),
+            support.why,
+            next_step=f"Engines that run there: {', '.join(running) or 'none that is modelled'}.",
+        )
 
 
 def weight_support(quantization: str, engine: Engine | str, accelerator: Accelerator) -> Support:

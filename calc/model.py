@@ -301,6 +301,17 @@ class ModelSpec:
     max_positions: int | None
     dtype: str = "bf16"
 
+    def check_length(self, tokens: float, *, field: str) -> None:
+        """Raises `InputError` for a sequence that is longer than the model's positions; encoders count their input apart."""
+        encodes = any(stack.role is Role.ENCODER for stack in self.stacks)
+        if self.max_positions is not None and tokens > self.max_positions and not encodes:
+            raise InputError(
+                field,
+                round(tokens),
+                f"{self.id} ends at {self.max_positions:,} positions",
+                next_step="Ask for a shorter sequence, or choose a model with a longer context.",
+            )
+
     def stacks_of(self, role: Role) -> tuple[Stack, ...]:
         return tuple(stack for stack in self.stacks if stack.role is role)
 

@@ -42,14 +42,17 @@ def add(verbs: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from calc import format as fmt
     from calc.engine import engine_named
+    from calc.format_support import check_engine
     from calc.step import serving_point
     from presets import profiles
     from presets.resolve import accelerator_named, resolve_model
 
     asked = scenario(arguments, gpu=arguments.gpu)
     spec = resolve_model(asked).spec
+    spec.check_length(float(arguments.input) + float(arguments.output), field="input and output")
     accelerator = accelerator_named(arguments.gpu)
     engine = engine_named(arguments.engine)
+    check_engine(engine, accelerator)
     profile = profiles.load(accelerator, engine, model_id=spec.id, engine_version=arguments.engine_version)
     if arguments.profile:
         profile = profiles.read_over(profile, arguments.profile)
@@ -88,6 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"state         {record['state']}",
         f"evidence      {record['evidence']}",
         *_memory_lines(memory, arguments.concurrency),
+        *(f"assumed       {text}" for text in (memory or {}).get("assumptions", [])),
     ]
     emit(arguments, record, lines)
     impossible = memory is not None and not memory["fits"]
@@ -104,8 +108,13 @@ def _memory(spec: ModelSpec, accelerator: Accelerator, asked: Scenario) -> dict[
     except MissingSpec:
         return None
     except InputError as refused:
-        return {"fits": False, "reason": str(refused), "sequences": 0}
-    return {"fits": ledger.verdict.fits, "reason": ledger.verdict.reason, "sequences": fit}
+        return {"fits": False, "reason": str(refused), "sequences": 0, "assumptions": []}
+    return {
+        "fits": ledger.verdict.fits,
+        "reason": ledger.verdict.reason,
+        "sequences": fit,
+        "assumptions": list(ledger.assumptions),
+    }
 
 
 def _memory_lines(memory: dict[str, Any] | None, concurrency: int) -> list[str]:

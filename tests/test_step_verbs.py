@@ -124,3 +124,27 @@ def test_a_point_that_memory_rules_out_says_so_beside_its_times(capsys):
     )  # fmt: skip
     assert (code, out["memory"]["fits"]) == (0, True)
     assert out["memory"]["sequences"] >= 4
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("step", "--context", "200000"), "context"),
+        (("step", "--prefill", "200000"), "prefill"),
+        (("serve-point", "--input", "131000", "--output", "500", "--concurrency", "1"), "131,072 positions"),
+    ],
+)
+def test_sequences_beyond_the_models_positions_are_refused(capsys, words, named):
+    verb, *rest = words
+    assert cli.main([verb, MODEL, "--gpu", "h100-sxm5-80gb", *rest]) == 2
+    assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [("step",), ("serve-point", "--input", "9", "--output", "9", "--concurrency", "1")]
+)
+def test_an_engine_that_does_not_run_there_is_refused_with_those_that_do(capsys, words):
+    verb, *rest = words
+    assert cli.main([verb, MODEL, "--gpu", "apple-m1", "--engine", "vllm", *rest]) == 2
+    assert "Engines that run there: llama.cpp, ollama" in capsys.readouterr().err
+    assert cli.main([verb, MODEL, "--gpu", "apple-m1", "--engine", "llama.cpp", *rest]) in (0, 3)

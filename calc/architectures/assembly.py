@@ -8,7 +8,7 @@ from typing import Final
 
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.tensors import Weights, embedding, linear, lm_head, vector
-from calc.errors import UnsupportedArchitecture
+from calc.errors import InputError, UnsupportedArchitecture
 from calc.model import Block, ModelSpec, Part, Role, Run, Split, Stack
 
 _DTYPES: Final = {
@@ -172,8 +172,24 @@ def even_head_dim(config: ConfigReader, width: int, n_heads: int) -> int:
     return width // n_heads
 
 
+POSITIONS = (
+    "max_position_embeddings",
+    "n_positions",
+    "seq_length",
+    "max_sequence_length",
+    "model_max_length",
+)
+NO_LIMIT = (0, -1)  # stand-ins for "no longest length" in published configs
+
+
 def max_positions(config: ConfigReader) -> int | None:
     """The longest sequence that the config allows, where it says so."""
-    return config.optional_int(
-        "max_position_embeddings", "n_positions", "seq_length", "max_sequence_length", "model_max_length"
-    )
+    stated = config.raw(*POSITIONS)
+    if isinstance(stated, int | float) and stated < 0 and stated not in NO_LIMIT:
+        raise InputError(
+            config.path + next(name for name in POSITIONS if config.has(name)),
+            stated,
+            "it must be a positive number of tokens",
+            next_step="Check the config; leave the field out where the length is not limited.",
+        )
+    return config.optional_int(*POSITIONS)

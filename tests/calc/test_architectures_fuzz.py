@@ -133,6 +133,7 @@ def test_a_field_that_is_off_is_no_reason_to_refuse(off):
         ({"hidden_size": "wide"}, "hidden_size"),
         ({"vocab_size": None}, "vocab_size"),
         ({"head_dim": 1.5}, "head_dim"),
+        ({"max_position_embeddings": -4}, "max_position_embeddings"),
         ({"model_type": "resnet"}, "model_type"),
         ({"model_type": ["llama"]}, "model_type"),
         ({"architectures": ["LlamaForObjectDetection"]}, "architectures"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from calc.engine import Engine
 from calc.errors import InputError
+from calc.format_support import engine_support
 from calc.layout import Layout
 from calc.memory.engines import EngineSettings, LineKind, ledger
 from calc.memory.engines.kv_formats import engine_kv_format
@@ -345,6 +346,21 @@ def test_report_has_the_contracts_fields():
     } <= set(record["kv"])
 
 
+def test_a_release_from_the_future_is_named():
+    later = ledger(LLAMA_8B, H100, Layout(), EngineSettings(engine=Engine.VLLM, version="99.1"))
+    assert "later than 0.33" in later.assumptions[0]
+    newest = ledger(LLAMA_8B, H100, Layout(), EngineSettings(engine=Engine.VLLM, version="0.33.0"))
+    assert later.kv.tokens == newest.kv.tokens
+    assert not any("later than" in text for text in newest.assumptions)
+
+
+def test_an_engine_is_refused_where_it_does_not_run():
+    with pytest.raises(InputError, match=r"does not run on M1.*llama\.cpp"):
+        ledger(LLAMA_8B, accelerators.load("apple-m1"), Layout(), EngineSettings(engine=Engine.VLLM))
+    own = ledger(LLAMA_8B, accelerators.load("apple-m1"), Layout(), EngineSettings(engine=Engine.LLAMA_CPP))
+    assert own.engine is Engine.LLAMA_CPP
+
+
 # ---- for any start --------------------------------------------------------------------------------------------
 
 STARTS = st.fixed_dictionaries(
@@ -362,6 +378,10 @@ STARTS = st.fixed_dictionaries(
 @given(start=STARTS, gpu=st.sampled_from(["h100-sxm5-80gb", "rtx-4090", "l4", "mi300x"]))
 def test_a_ledger_adds_up(start, gpu):
     chosen = EngineSettings(**start)
+    if not engine_support(chosen.engine, accelerators.load(gpu)):
+        with pytest.raises(InputError, match="does not run on"):
+            ledger(LLAMA_8B, accelerators.load(gpu), Layout(), chosen)
+        return
     rank = ledger(LLAMA_8B, accelerators.load(gpu), Layout(), chosen).tightest
     counted = sum(float(line.bytes.best) for line in rank.lines if line.counted)
     if chosen.engine is Engine.TENSORRT_LLM:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from calc.accelerator import Accelerator
 from calc.engine import Engine, engine_named
+from calc.format_support import check_engine
 from calc.layout import Layout
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
 from calc.memory.engines.llama_cpp import llama_cpp_memory, llama_cpp_message, ollama_memory
 from calc.memory.engines.nearest import with_verdict
+from calc.memory.engines.newest import later_than_known
 from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.sglang import sglang_memory, sglang_message
 from calc.memory.engines.sharding import check_heads
@@ -46,14 +50,17 @@ def ledger(
 ) -> Ledger:
     """Memory of every GPU of one replica, its KV pool, and the verdict, by the rules of `settings.engine`.
 
-    `nearest=False` leaves out the nearest changes of a refusal: some dozens of further ledgers that a search over many
+    Raises `InputError` where the engine does not run on the accelerator. `nearest=False` leaves out the nearest changes of a refusal: some dozens of further ledgers that a search over many
     candidates does not need.
     """
+    check_engine(settings.engine, accelerator)
     if settings.engine not in {Engine.LLAMA_CPP, Engine.OLLAMA}:
         check_heads(spec, layout)
     memory_of, message = RULES[settings.engine]
+    drawn = memory_of(spec, accelerator, layout, settings)
+    remarks = later_than_known(settings)
     return with_verdict(
-        memory_of(spec, accelerator, layout, settings),
+        replace(drawn, assumptions=(*remarks, *drawn.assumptions)) if remarks else drawn,
         spec=spec,
         accelerator=accelerator,
         layout=layout,
