@@ -84,6 +84,7 @@ ENGINE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
         "latent_attention.bandwidth": "share of memory bandwidth, reading cached latents",
         "mixer.bandwidth": "share of memory bandwidth, reading and writing recurrent state",
         "prefill_attention.compute": "share of the dense 16-bit rate, long prompts",
+        "prefill_attention.compute_fp8": "share of the dense fp8 rate, prompts over an 8-bit cache; 0: they run in 16 bits",
         "prefill_attention.half_tokens": "tokens of a prompt at which half of that share is reached",
         "experts.bandwidth": "share of what dense weights reach, reading experts",
         "experts.compute": "share of what dense weights reach, computing experts",
@@ -111,6 +112,10 @@ ENGINE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
         "ttft.prefill": "times the prefill's own time",
     }
 )
+
+
+# Numbers that older profiles do not state, and what they mean there.
+ENGINE_DEFAULTS: Final[Mapping[str, float]] = MappingProxyType({"prefill_attention.compute_fp8": 0.0})
 
 
 class Schedule(StrEnum):
@@ -173,7 +178,7 @@ class EngineProfile:
 
     def __post_init__(self) -> None:
         _checked("engine", self.numbers, {**DEVICE_NUMBERS, **ENGINE_NUMBERS})
-        missing = [name for name in ENGINE_NUMBERS if name not in self.numbers]
+        missing = [name for name in ENGINE_NUMBERS if name not in {*self.numbers, *ENGINE_DEFAULTS}]
         if missing:
             raise InputError(f"engine profile {self.engine}", missing, "these numbers are missing")
 
@@ -247,9 +252,19 @@ class Profile:
     def number(self, name: str) -> float:
         """A constant by name; an engine with kernels of its own (llama.cpp) may state what they reach of the device."""
         found = self.engine.numbers.get(name) or self.device.numbers.get(name)
-        if found is None:
-            raise InputError("profile number", name, "no such number")
-        return found.value
+        if found is not None:
+            return found.value
+        if name in ENGINE_DEFAULTS:
+            return ENGINE_DEFAULTS[name]
+        raise InputError("profile number", name, "no such number")
+
+    def speaks_for_device(self, name: str) -> bool:
+        """Whether a share was found on this very family: by a probe, or by an engine that was fitted on it."""
+        own = self.engine.numbers.get(name)
+        if own is not None:
+            return self.device.family in self.engine.families
+        found = self.device.numbers.get(name)
+        return found is not None and found.provenance is Provenance.MEASURED
 
     @property
     def provenance(self) -> Provenance:

@@ -245,7 +245,9 @@ def write_points() -> None:
             if row["model_id"] == "llama2-70b-99" and gpu in ("NVIDIA H100-SXM-80GB", "NVIDIA L40S"):
                 shards = 2 if "H100" in gpu else 4
         local = metric != "most_tokens_per_s"
+        stages = int(float(row["pp"] or 1))
         weights = POINT_FORMATS[row["weight_dtype"]]
+        narrow = weights in ("fp8", "nvfp4")
         if model.endswith("405B-Instruct-FP8") and weights == "fp8":
             weights = ""
         if row["model_id"].startswith("deepseek-ai/DeepSeek-R1-0528"):
@@ -266,11 +268,11 @@ def write_points() -> None:
                 "group": group,
                 "model": model,
                 "quantization": weights,
-                "kv_dtype": "fp8" if row["kv_dtype"] == "fp8" or (not local and weights) else "bf16",
+                "kv_dtype": "fp8" if row["kv_dtype"] == "fp8" or (not local and narrow) else "bf16",
                 "accelerator": POINT_ACCELERATORS[gpu],
                 "gpus": gpus,
                 "tp": shards,
-                "pp": gpus // shards if local else 1,
+                "pp": gpus // shards if local else stages,
                 "attention_dp": shards if wide else 1,
                 "ep": shards if wide else 0,
                 "engine": "tensorrt-llm"

@@ -61,6 +61,7 @@ def attention_operators(attention: Attention, around: Surroundings) -> Iterator[
             Kind.PREFILL_ATTENTION,
             driver=Driver.PREFILL_TOKENS,
             reads=Reads.PROMPT,
+            format=around.prompt_attention_format,
             **shared,
         )
     else:

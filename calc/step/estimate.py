@@ -47,6 +47,8 @@ class StepModel:
     layout: Layout
     profile: Profile
     fidelity: Fidelity
+    quantization: str | None
+    kv_dtype: str
     operators: Operators
     factor: float
     peak_rates: Rates
@@ -85,6 +87,8 @@ class StepModel:
             layout=layout,
             profile=profile,
             fidelity=Fidelity(fidelity),
+            quantization=quantization,
+            kv_dtype=kv_dtype,
             operators=operators,
             factor=spread_factor(spec, profile),
             peak_rates=Rates.of(datasheet_rates(formats, accelerator), operators),
@@ -231,7 +235,8 @@ class StepModel:
     def steady_tokens_per_s(self, *, input_tokens: float, output_tokens: float, batch: Any) -> Estimate:
         """Output tokens/s of a replica whose `batch` slots are never empty: offline work, no server between.
 
-        While its slots make `output_tokens` steps, each of them takes one new prompt in; as many prompts share a step as its
+        Nobody waits for a single token, so the host prepares and reads out steps behind the GPU's back: its time per sequence
+        is not paid. While its slots make `output_tokens` steps, each of them takes one new prompt in; as many prompts share a step as its
         token budget holds.
         """
         users = np.asarray(batch, dtype=float) / (self.layout.attention_dp * self.layout.dp * self.layout.pp)
@@ -241,7 +246,8 @@ class StepModel:
         prefix = (float(input_tokens) - chunk) / 2.0
         context = float(input_tokens) + float(output_tokens) / 2.0
         alone = self.profile.engine.schedule is not Schedule.MIXED
-        decode_s, mixed_s = self._decode_and_mixed(
+        hidden = replace(self, reached_rates=replace(self.reached_rates, step_sequence_s=0.0))
+        decode_s, mixed_s = hidden._decode_and_mixed(  # noqa: SLF001 - the same class
             users,
             context,
             riders=0.0 if alone else users,

@@ -30,6 +30,12 @@ NODE_CURVE: Final = LinkCurve(
     source="DeepEP README, low-latency dispatch",
 )
 
+# Times that a message between cards without links of their own takes longer than on the host of the kernel tables (RTX PRO
+# 6000, peer-to-peer through one switch). The geometric mean of four public hosts, each against that curve at its own PCIe
+# rate: that host 1.0; an L40S host without working peer-to-peer 2.7 (its 2, 4 and 8 GPUs: 0.97, 3.1, 6.2); eight RTX 4090 1.9
+# and eight RTX A6000 0.8, from AccelMark's first tokens of a 70B model. A host may be twice as good or as bad.
+PCIE_HOSTS: Final = 1.4
+
 
 def profile_links(
     accelerator: Accelerator,
@@ -88,7 +94,10 @@ def link_of(
     inside = node_size or devices_inside(accelerator, nodes=nodes, gpus=gpus)
     if ranks > inside and kind is not Kind.POINT_TO_POINT:
         return NODE_CURVE, NODE_LINK_BYTES_PER_S
-    return _curve(profile, kind, ranks), link_bytes_per_s(accelerator, ranks)
+    rate = link_bytes_per_s(accelerator, ranks)
+    if kind is not Kind.POINT_TO_POINT and accelerator.link_among(ranks) is None:
+        rate /= PCIE_HOSTS
+    return _curve(profile, kind, ranks), rate
 
 
 def _curve(profile: Profile, kind: Kind, ranks: int) -> LinkCurve:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from calc.custom_accelerator import typed_accelerator
-from calc.step.links import datasheet_links
+from calc.operators import KINDS, Kind
+from calc.step.links import PCIE_HOSTS, datasheet_links, profile_links
 from calc.step.rates import link_bytes_per_s
-from presets import accelerators
+from presets import accelerators, profiles
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,32 @@ def test_a_typed_link_serves_its_node():
         name="x", memory_bytes=80e9, bandwidth_bytes_per_s=2e12, flop_per_s_16bit=3e14, link_bytes_per_s=2e11
     )
     assert link_bytes_per_s(typed, 8) == 2e11
+
+
+def message_seconds(gpu_id, ranks, size, **more):
+    """Seconds of one all-reduce of `size` bytes under vLLM's profile."""
+    table = SimpleNamespace(
+        operators=SimpleNamespace(
+            numbers={"ranks": np.array([[float(ranks)]])},
+            kind_index=np.array([[KINDS.index(Kind.ALL_REDUCE)]]),
+        ),
+        units=np.ones((1, 1)),
+        message_bytes=np.array([[size]]),
+    )
+    links = profile_links(accelerators.load(gpu_id), profiles.load(gpu_id, "vllm"), **more)
+    return float(links(table, np.array([0]))[0, 0])
+
+
+def test_cards_without_links_share_their_hosts_bus_and_not_the_network():
+    """16 MiB between two RTX PRO 6000: 474 us on the kernel tables' host, all engines; other hosts are up to 2.7 times slower."""
+    factor = profiles.load("rtx-pro-6000-blackwell-server", "vllm").number("collectives.factor")
+    seconds = message_seconds("rtx-pro-6000-blackwell-server", 2, 2**24) / factor
+    assert 474e-6 < seconds < 474e-6 * PCIE_HOSTS * 1.05
+    within, across = (message_seconds("rtx-4090", 2, 2**24, nodes=n) for n in (1, 2))
+    assert within > across  # PCIe 4.0 x16 of a shared host against a 400 Gb/s port
+
+
+def test_linked_gpus_do_not_pay_for_other_hosts_buses():
+    """H100 over NVSwitch, 16 MiB over 8 GPUs: 92 us by the fastest kernel of the tables."""
+    factor = profiles.load("h100-sxm5-80gb", "vllm").number("collectives.factor")
+    assert message_seconds("h100-sxm5-80gb", 8, 2**24) / factor == pytest.approx(92.4e-6, rel=0.15)

@@ -142,7 +142,9 @@ def test_offline_throughput_is_that_of_slots_that_are_never_empty():
     batch = np.array([1.0, 32.0, 256.0])
     decode = model.step(ForwardPass.decode(batch, 1.0 + 500.0)).total.best
     free = model.steady_tokens_per_s(input_tokens=1, output_tokens=1000, batch=batch).best
-    assert free == pytest.approx(batch / decode, rel=0.1)
+    hidden = model.profile.number("sequence_s") * batch  # the host's work, behind the GPU's back
+    assert np.all(free >= batch / decode)
+    assert np.all(free <= batch / (decode - hidden))
     long = model.steady_tokens_per_s(input_tokens=4000, output_tokens=1000, batch=batch).best
     assert np.all(long < free)
     served = model.serving(input_tokens=4000.0, output_tokens=1000.0, concurrency=batch).tokens_per_s.best

@@ -1,0 +1,74 @@
+"""What a share of a peak comes to: halved 32-bit sums, prompts in 8 bits, and who speaks for a device."""
+
+from dataclasses import replace
+
+import pytest
+
+from calc.layout import Layout
+from calc.operators import ForwardPass
+from calc.step import StepModel
+from calc.step.rates import reached_flop_per_s
+from presets import accelerators, models, profiles
+
+LLAMA = models.load("meta-llama/Meta-Llama-3.1-8B")
+
+
+def reached(gpu_id, name="compute.16bit", rate="bf16"):
+    device = accelerators.load(gpu_id)
+    return reached_flop_per_s(name, device, profiles.load(device, "vllm"), rate)
+
+
+def test_a_card_of_the_whole_rate_reaches_its_share():
+    profile = profiles.load("l40s", "vllm")
+    assert reached("l40s") == profile.number("compute.16bit") * 362e12
+
+
+@pytest.mark.parametrize("gpu_id", ["rtx-4090", "rtx-3090", "rtx-5090", "rtx-4070"])
+def test_halved_sums_are_reached_almost_whole_and_never_exceeded(gpu_id):
+    halved = accelerators.load(gpu_id).rates["bf16"].flop_per_s
+    assert 0.85 * halved < reached(gpu_id) < halved
+
+
+def test_a_long_prompt_on_a_5090_takes_what_was_measured():
+    """AccelMark, vLLM 0.19, Llama 3.1 8B: 3.48 s for 28,600 tokens, from the RTX PRO 6000's share of the whole rate."""
+    device = accelerators.load("rtx-5090")
+    profile = profiles.load(device, "vllm", engine_version="0.19.1")
+    share = profiles.load("rtx-pro-6000-blackwell-server", "vllm").device.numbers["compute.16bit"]
+    numbers = {**profile.device.numbers, "compute.16bit": share}
+    profile = replace(profile, device=replace(profile.device, numbers=numbers))
+    model = StepModel.of(LLAMA, device, Layout(), profile)
+    assert float(model.step(ForwardPass.prefill(28_600.0)).total.best[0]) == pytest.approx(3.48, rel=0.1)
+
+
+def test_what_a_probe_measured_on_the_card_itself_is_not_converted():
+    device = accelerators.load("rtx-4090")
+    fitted = profiles.load(device, "vllm")
+    measured = replace(fitted, device=fitted.device.measured({"compute.16bit": 0.7}, source="a probe"))
+    assert reached_flop_per_s("compute.16bit", device, measured, "bf16") == pytest.approx(0.7 * 165.2e12)
+
+
+def test_engines_that_prefill_in_8_bits_gain_on_long_prompts_only():
+    """TensorRT-LLM over an fp8 cache (kernel tables of Hopper and Blackwell); vLLM on Hopper computes prompts in 16 bits."""
+
+    def attention_s(engine, kv_dtype, tokens):
+        gpu_id = "h100-sxm5-80gb"
+        model = StepModel.of(
+            LLAMA, accelerators.load(gpu_id), Layout(), profiles.load(gpu_id, engine), kv_dtype=kv_dtype
+        )
+        rows = model.step(ForwardPass.prefill(float(tokens))).rows()
+        return sum(row["s"] for row in rows if row["name"] == "prefill attention")
+
+    for tokens, low, high in ((32_768, 1.3, 1.6), (512, 1.0, 1.25)):
+        gain = attention_s("tensorrt-llm", "bf16", tokens) / attention_s("tensorrt-llm", "fp8", tokens)
+        assert low < gain < high
+    assert attention_s("vllm", "fp8", 32_768) == pytest.approx(attention_s("vllm", "bf16", 32_768), rel=0.02)
+
+
+def test_a_profile_from_before_a_number_existed_is_still_read():
+    fitted = profiles.load("h100-sxm5-80gb", "tensorrt-llm")
+    older = {name: n for name, n in fitted.engine.numbers.items() if name != "prefill_attention.compute_fp8"}
+    assert replace(fitted.engine, numbers=older)
+    assert (
+        replace(fitted, engine=replace(fitted.engine, numbers=older)).number("prefill_attention.compute_fp8")
+        == 0
+    )
