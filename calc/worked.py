@@ -158,7 +158,7 @@ class WorkedPass:
                 formula="operator_activation_s",
                 inputs={
                     "activation_bytes": float(table.activation_bytes[row, 0]),
-                    "activation_share": float(self._rates.activation_bytes_per_s)
+                    "activation_share": float(self._rates.activation_bytes_per_s[row, 0])
                     / self.model.accelerator.bandwidth_bytes_per_s,
                     "bandwidth_bytes_per_s": self.model.accelerator.bandwidth_bytes_per_s,
                 },

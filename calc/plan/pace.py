@@ -149,7 +149,7 @@ def _soft(
     flop = count * table.flop
     if np.isinf(exponent):
         moved = moved + active
-    total: Any = active.sum(axis=0)[:, None] / rates.activation_bytes_per_s
+    total: Any = np.zeros((table.units.shape[1], len(stacked.offers)))
     if not beside_decoding:
         total = total + (count * table.kernels).sum(axis=0)[:, None] * rates.kernel_s
     prompt = float(np.max(np.asarray(step.prefill_tokens)))
@@ -158,9 +158,10 @@ def _soft(
             continue
         rows = (kinds == kind) & (forms == form)
         memory_bytes, compute_flop = moved[rows].sum(axis=0), flop[rows].sum(axis=0)
+        at = stacked.formats.index(operators.formats[form])
+        total = total + active[rows].sum(axis=0)[:, None] / rates.activation_bytes_per_s[:, kind, at]
         if not memory_bytes.any() and not compute_flop.any():
             continue
-        at = stacked.formats.index(operators.formats[form])
         slowed = 1.0 + rates.half_tokens[:, kind, at] / max(prompt, 1.0) if prompt else 1.0
         compute_s = compute_flop[:, None] * slowed / rates.flop_per_s[:, kind, at]
         memory_s = memory_bytes[:, None] / rates.bytes_per_s[:, kind, at]
