@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from calc.engine import Engine
 from calc.layout import Layout
 from calc.memory.engines import EngineSettings
 
 Pairs = list[tuple[str, object]]
+
+# What engines call the cache formats that we know; a name that is missing is handed on as it is, and
+# `calc.memory.launch_table.problems_of` says that the engine does not take it.
+CACHE_NAMES: Mapping[Engine, Mapping[str, str]] = MappingProxyType(
+    {
+        Engine.VLLM: {"bf16": "bfloat16", "fp16": "float16", "int8": "int8_per_token_head"},
+        Engine.SGLANG: {"fp8": "fp8_e4m3", "fp16": "auto"},
+        Engine.LLAMA_CPP: {"fp16": "f16", "fp32": "f32", "int8": "q8_0"},
+        Engine.OLLAMA: {"fp16": "f16", "bf16": "f16", "int8": "q8_0"},
+    }
+)
+TENSORRT_OPTIONS_FILE = "options.yaml"
 
 
 def launch_flags(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
@@ -29,22 +44,42 @@ def _words(start: list[str], pairs: Pairs, switches: list[tuple[str, bool]]) -> 
     return (*words, *(flag for flag, wanted in switches if wanted))
 
 
+def cache_name(engine: Engine, kv_dtype: str | None) -> str | None:
+    """The engine's own word for a cache format."""
+    return None if kv_dtype is None else CACHE_NAMES.get(engine, {}).get(kv_dtype, kv_dtype)
+
+
+def tensorrt_options(layout: Layout, settings: EngineSettings) -> str:
+    """What `trtllm-serve` reads from a YAML file instead of flags; empty where nothing is needed."""
+    lines = []
+    if layout.attention_dp > 1:
+        lines.append("enable_attention_dp: true")
+    if settings.kv_dtype is not None:
+        lines += [
+            "kv_cache_config:",
+            f"  dtype: {'auto' if settings.kv_dtype == 'bf16' else settings.kv_dtype}",
+        ]
+        if settings.memory_utilization is not None:  # the file's section replaces the flag
+            lines.append(f"  free_gpu_memory_fraction: {settings.memory_utilization:g}")
+    return "".join(f"{line}\n" for line in lines)
+
+
 def _more_than_one(value: int) -> int | None:
     return value if value > 1 else None
 
 
 def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
     pairs: Pairs = [
-        ("--tensor-parallel-size", _more_than_one(layout.tp)),
+        ("--tensor-parallel-size", _more_than_one(layout.attention_tp)),
         ("--pipeline-parallel-size", _more_than_one(layout.pp)),
-        ("--data-parallel-size", _more_than_one(layout.dp)),
+        ("--data-parallel-size", _more_than_one(layout.dp * layout.attention_dp)),
         ("--decode-context-parallel-size", _more_than_one(settings.decode_context_parallel)),
         ("--gpu-memory-utilization", settings.memory_utilization),
         ("--max-model-len", settings.max_model_len),
         ("--max-num-batched-tokens", settings.max_batched_tokens),
         ("--max-num-seqs", settings.max_seqs),
         ("--block-size", settings.block_size),
-        ("--kv-cache-dtype", settings.kv_dtype),
+        ("--kv-cache-dtype", cache_name(Engine.VLLM, settings.kv_dtype)),
         ("--quantization", settings.quantization if settings.quantization == "fp8" else None),
         (
             "--kv-cache-memory-bytes",
@@ -61,7 +96,6 @@ def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str,
 
 
 def _sglang(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
-    kv_dtype = {"fp8": "fp8_e4m3", "bf16": "bf16"}.get(settings.kv_dtype or "", settings.kv_dtype)
     pairs: Pairs = [
         ("--model-path", model_id),
         ("--tp-size", _more_than_one(layout.tp)),
@@ -73,7 +107,8 @@ def _sglang(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[st
         ("--chunked-prefill-size", settings.max_batched_tokens),
         ("--max-running-requests", settings.max_seqs),
         ("--page-size", settings.block_size),
-        ("--kv-cache-dtype", kv_dtype),
+        ("--kv-cache-dtype", cache_name(Engine.SGLANG, settings.kv_dtype)),
+        ("--quantization", settings.quantization if settings.quantization == "fp8" else None),
         ("--max-mamba-cache-size", settings.state_slots),
         (
             "--swa-full-tokens-ratio",
@@ -83,6 +118,7 @@ def _sglang(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[st
     switches = [
         ("--enable-dp-attention", layout.attention_dp > 1),
         ("--disable-cuda-graph", settings.enforce_eager),
+        ("--disable-radix-cache", settings.prefix_caching is False),
     ]
     return _words(["python", "-m", "sglang.launch_server"], pairs, switches)
 
@@ -96,6 +132,7 @@ def _tensorrt_llm(model_id: str, layout: Layout, settings: EngineSettings) -> tu
         ("--max_seq_len", settings.max_model_len),
         ("--max_num_tokens", settings.max_batched_tokens),
         ("--max_batch_size", settings.max_seqs),
+        ("--extra_llm_api_options", TENSORRT_OPTIONS_FILE if tensorrt_options(layout, settings) else None),
     ]
     return _words(["trtllm-serve", model_id], pairs, [])
 
@@ -107,13 +144,13 @@ def _llama_cpp(model_id: str, layout: Layout, settings: EngineSettings) -> tuple
     if context is not None and not settings.unified_cache:
         context *= slots
     pairs: Pairs = [
-        ("-m", model_id),
-        ("-c", context),
-        ("-np", _more_than_one(slots)),
-        ("-ub", settings.max_batched_tokens),
-        ("-ngl", settings.gpu_layers),
-        ("-ctk", settings.kv_dtype),
-        ("-ctv", settings.kv_dtype),
+        ("--model", model_id),
+        ("--ctx-size", context),
+        ("--parallel", _more_than_one(slots)),
+        ("--ubatch-size", settings.max_batched_tokens),
+        ("--n-gpu-layers", settings.gpu_layers),
+        ("--cache-type-k", cache_name(Engine.LLAMA_CPP, settings.kv_dtype)),
+        ("--cache-type-v", cache_name(Engine.LLAMA_CPP, settings.kv_dtype)),
     ]
     switches = [
         ("--kv-unified", settings.unified_cache and slots > 1),
@@ -123,12 +160,14 @@ def _llama_cpp(model_id: str, layout: Layout, settings: EngineSettings) -> tuple
 
 
 def _ollama(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
-    """Ollama is set up by environment variables, and started by a request."""
-    del layout
+    """Ollama's server is set up by environment variables; a model is named by the request, not by the command."""
+    del layout, model_id
+    cache = cache_name(Engine.OLLAMA, settings.kv_dtype)
     variables: Pairs = [
         ("OLLAMA_CONTEXT_LENGTH", settings.max_model_len),
         ("OLLAMA_NUM_PARALLEL", settings.max_seqs),
-        ("OLLAMA_KV_CACHE_TYPE", settings.kv_dtype),
+        ("OLLAMA_KV_CACHE_TYPE", cache),
+        ("OLLAMA_FLASH_ATTENTION", None if cache in (None, "f16") else 1),  # quantised caches need it
     ]
     words = [f"{name}={value}" for name, value in variables if value is not None]
-    return (*words, "ollama", "run", model_id)
+    return (*words, "ollama", "serve")

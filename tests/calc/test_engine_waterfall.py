@@ -79,7 +79,7 @@ def test_flags_say_what_was_chosen_and_nothing_else():
 @pytest.mark.parametrize("engine", list(Engine))
 def test_every_engine_has_a_command(engine):
     words = launch_flags("org/model", Layout(), EngineSettings(engine=engine, max_model_len=4096))
-    assert "org/model" in words
+    assert "org/model" in words or engine is Engine.OLLAMA  # its requests name the model
     assert any("4096" in word for word in words)
 
 

@@ -1,0 +1,211 @@
+"""The flags that our launch commands may hold, as each engine's own argument parser reads them; `problems_of` a command.
+
+vLLM's and SGLang's rows were checked by parsing commands with the parsers of the packages named; the test marked
+`peers` repeats that where they are installed. The others were read from the source that is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from calc.engine import Engine
+
+INT, FLOAT, TEXT, SWITCH = "whole number", "number", "text", "switch"
+Kind = str | tuple[str, ...]  # a tuple: one of these values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagTable:
+    """One engine's flags. `version` and `date` of what was read, `source` of it; `start`: words before the flags."""
+
+    version: str
+    date: str
+    source: str
+    start: tuple[str, ...]
+    flags: Mapping[str, Kind]
+
+
+VLLM_CACHE = ("auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "nvfp4", "int8_per_token_head")
+VLLM_WEIGHTS = ("fp8", "awq", "gptq", "compressed-tensors", "mxfp4", "modelopt", "modelopt_fp4")
+SGLANG_CACHE = ("auto", "fp8_e5m2", "fp8_e4m3", "mxfp8", "bf16", "bfloat16", "nvfp4")
+SGLANG_WEIGHTS = ("fp8", "awq", "gptq", "mxfp4", "modelopt_fp4", "w8a8_int8", "w8a8_fp8", "bitsandbytes")
+GGML_CACHE = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+
+TABLES: Mapping[Engine, FlagTable] = MappingProxyType(
+    {
+        Engine.VLLM: FlagTable(
+            version="0.33.0",
+            date="2026-11-30",
+            source="vllm.entrypoints.common.cli_args.make_arg_parser of the published wheel",
+            start=("vllm", "serve"),
+            flags=MappingProxyType(
+                {
+                    "--tensor-parallel-size": INT,
+                    "--pipeline-parallel-size": INT,
+                    "--data-parallel-size": INT,
+                    "--decode-context-parallel-size": INT,
+                    "--gpu-memory-utilization": FLOAT,
+                    "--max-model-len": INT,
+                    "--max-num-batched-tokens": INT,
+                    "--max-num-seqs": INT,
+                    "--block-size": INT,
+                    "--kv-cache-dtype": VLLM_CACHE,
+                    "--quantization": VLLM_WEIGHTS,
+                    "--kv-cache-memory-bytes": INT,
+                    "--enable-expert-parallel": SWITCH,
+                    "--enforce-eager": SWITCH,
+                    "--no-enable-prefix-caching": SWITCH,
+                    "--disable-hybrid-kv-cache-manager": SWITCH,
+                    "--enable-lora": SWITCH,
+                    "--max-loras": INT,
+                    "--max-lora-rank": INT,
+                    "--revision": TEXT,
+                    "--host": TEXT,
+                    "--port": INT,
+                }
+            ),
+        ),
+        Engine.SGLANG: FlagTable(
+            version="0.5.23",
+            date="2026-11-30",
+            source="sglang.srt.server_args.ServerArgs.add_cli_args of the published wheel",
+            start=("python", "-m", "sglang.launch_server"),
+            flags=MappingProxyType(
+                {
+                    "--model-path": TEXT,
+                    "--tp-size": INT,
+                    "--pp-size": INT,
+                    "--dp-size": INT,
+                    "--ep-size": INT,
+                    "--mem-fraction-static": FLOAT,
+                    "--context-length": INT,
+                    "--chunked-prefill-size": INT,
+                    "--max-running-requests": INT,
+                    "--page-size": INT,
+                    "--kv-cache-dtype": SGLANG_CACHE,
+                    "--quantization": SGLANG_WEIGHTS,
+                    "--max-mamba-cache-size": INT,
+                    "--swa-full-tokens-ratio": FLOAT,
+                    "--enable-dp-attention": SWITCH,
+                    "--disable-cuda-graph": SWITCH,
+                    "--disable-radix-cache": SWITCH,
+                    "--enable-lora": SWITCH,
+                    "--max-loras-per-batch": INT,
+                    "--max-lora-rank": INT,
+                    "--revision": TEXT,
+                    "--host": TEXT,
+                    "--port": INT,
+                }
+            ),
+        ),
+        Engine.TENSORRT_LLM: FlagTable(
+            version="1.2",
+            date="2026-11-30",
+            source="tensorrt_llm/commands/serve.py and common_llm_options.py of NVIDIA/TensorRT-LLM",
+            start=("trtllm-serve",),
+            flags=MappingProxyType(
+                {
+                    "--tp_size": INT,
+                    "--pp_size": INT,
+                    "--ep_size": INT,
+                    "--kv_cache_free_gpu_memory_fraction": FLOAT,
+                    "--max_seq_len": INT,
+                    "--max_num_tokens": INT,
+                    "--max_batch_size": INT,
+                    "--extra_llm_api_options": TEXT,
+                    "--host": TEXT,
+                    "--port": INT,
+                }
+            ),
+        ),
+        Engine.LLAMA_CPP: FlagTable(
+            version="b11549",
+            date="2026-11-30",
+            source="common/arg.cpp of ggml-org/llama.cpp; long names found in the library of xllamacpp 2026.10.11549",
+            start=("llama-server",),
+            flags=MappingProxyType(
+                {
+                    "--model": TEXT,
+                    "--ctx-size": INT,
+                    "--parallel": INT,
+                    "--ubatch-size": INT,
+                    "--n-gpu-layers": INT,
+                    "--cache-type-k": GGML_CACHE,
+                    "--cache-type-v": GGML_CACHE,
+                    "--kv-unified": SWITCH,
+                    "--swa-full": SWITCH,
+                    "--host": TEXT,
+                    "--port": INT,
+                }
+            ),
+        ),
+        Engine.OLLAMA: FlagTable(
+            version="0.20",
+            date="2026-11-30",
+            source="FAQ and context-length pages of Ollama's documentation",
+            start=("ollama", "serve"),
+            flags=MappingProxyType(
+                {
+                    "OLLAMA_CONTEXT_LENGTH": INT,
+                    "OLLAMA_NUM_PARALLEL": INT,
+                    "OLLAMA_KV_CACHE_TYPE": ("f16", "q8_0", "q4_0"),
+                    "OLLAMA_FLASH_ATTENTION": INT,
+                    "OLLAMA_HOST": TEXT,
+                }
+            ),
+        ),
+    }
+)
+
+
+def problems_of(engine: Engine, words: tuple[str, ...]) -> tuple[str, ...]:
+    """What the engine's parser would refuse in a command, in words; empty where it takes it."""
+    table = TABLES[engine]
+    return tuple(
+        problem
+        for name, value in _pairs(engine, words)
+        for problem in [_problem(table, name, value)]
+        if problem
+    )
+
+
+def _pairs(engine: Engine, words: tuple[str, ...]) -> Iterator[tuple[str, str | None]]:
+    """Flags with their values; switches with None. Ollama's are environment variables before the command."""
+    if engine is Engine.OLLAMA:
+        for word in words:
+            name, equals, value = word.partition("=")
+            if equals:
+                yield name, value
+        return
+    table = TABLES[engine]
+    rest = list(words[len(table.start) :])
+    while rest:
+        word = rest.pop(0)
+        if word.startswith("-"):
+            takes_value = table.flags.get(word) != SWITCH and bool(rest)
+            yield word, rest.pop(0) if takes_value else None
+
+
+def _problem(table: FlagTable, name: str, value: str | None) -> str:
+    kind = table.flags.get(name)
+    if kind is None:
+        return f"{name} is not a flag that was found in version {table.version}"
+    if kind == SWITCH:
+        return ""
+    if value is None:
+        return f"{name} needs a value"
+    if isinstance(kind, tuple):
+        return "" if value in kind else f"{name} {value}: version {table.version} takes {', '.join(kind)}"
+    return (
+        "" if kind == TEXT or _is_number(value, whole=kind == INT) else f"{name} {value}: it takes a {kind}"
+    )
+
+
+def _is_number(text: str, *, whole: bool) -> bool:
+    try:
+        number = float(text)
+    except ValueError:
+        return False
+    return number == int(number) or not whole

@@ -1,0 +1,104 @@
+"""Launch commands: every flag and value stands in the table of what the engine's own parser takes."""
+
+import importlib
+import itertools
+from pathlib import Path
+
+import pytest
+
+from calc.engine import Engine
+from calc.layout import Layout
+from calc.memory.engines import EngineSettings
+from calc.memory.launch_flags import launch_flags, tensorrt_options
+from calc.memory.launch_table import SWITCH, TABLES, problems_of
+
+LAYOUTS = (Layout(), Layout(tp=4, pp=2, dp=2, ep=8), Layout(tp=8, attention_dp=8, ep=8))
+
+
+def settings_of(engine):
+    """Every setting that a command can carry, switched on and off."""
+    caches = (
+        (None, "bf16", "fp16", "fp8")
+        if engine in (Engine.VLLM, Engine.SGLANG, Engine.TENSORRT_LLM)
+        else (None, "fp16", "q8_0", "q4_0")
+    )
+    for cache, eager, prefix, number in itertools.product(caches, (False, True), (None, False), (None, 64)):
+        yield EngineSettings(
+            engine=engine,
+            memory_utilization=None if number is None else 0.9,
+            max_model_len=None if number is None else 8192,
+            max_batched_tokens=number,
+            max_seqs=number,
+            block_size=None if number is None else 16,
+            kv_dtype=cache,
+            quantization="fp8",
+            available_kv_bytes=None if number is None else 5.5e10,
+            enforce_eager=eager,
+            prefix_caching=prefix,
+            hybrid_cache=False if eager else None,
+            decode_context_parallel=2 if number else 1,
+            window_pool_ratio=0.5,
+            state_slots=number,
+            unified_cache=not eager,
+            full_window_cache=eager,
+            gpu_layers=number,
+        )
+
+
+def commands_of(engine):
+    return [launch_flags("org/model", layout, chosen) for layout in LAYOUTS for chosen in settings_of(engine)]
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_every_command_is_one_that_the_engine_takes(engine):
+    for words in commands_of(engine):
+        assert problems_of(engine, words) == (), words
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_the_table_names_its_version_and_holds_what_we_use(engine):
+    table = TABLES[engine]
+    assert table.version
+    assert table.source
+    assert table.date >= "2026"
+    used = {
+        word.split("=")[0]
+        for words in commands_of(engine)
+        for word in words
+        if word.startswith(("-", "OLLAMA"))
+    }
+    assert used - {"-m"} <= set(table.flags)
+    assert len(used) >= 3
+
+
+def test_what_an_engine_does_not_take_is_said():
+    words = launch_flags("m", Layout(), EngineSettings(engine=Engine.OLLAMA, kv_dtype="fp8"))
+    assert "OLLAMA_KV_CACHE_TYPE fp8" in problems_of(Engine.OLLAMA, words)[0]
+    assert "is not a flag" in problems_of(Engine.VLLM, ("vllm", "serve", "m", "--swap-space", "4"))[0]
+    assert "whole number" in problems_of(Engine.VLLM, ("vllm", "serve", "m", "--max-num-seqs", "1.5"))[0]
+    assert "needs a value" in problems_of(Engine.SGLANG, (*TABLES[Engine.SGLANG].start, "--tp-size"))[0]
+
+
+def test_data_parallel_attention_is_spelled_as_each_engine_does():
+    layout = Layout(tp=8, attention_dp=8, ep=8)
+    vllm = " ".join(launch_flags("m", layout, EngineSettings()))
+    assert vllm == "vllm serve m --data-parallel-size 8 --enable-expert-parallel"
+    sglang = " ".join(launch_flags("m", layout, EngineSettings(engine=Engine.SGLANG)))
+    assert "--tp-size 8 --dp-size 8 --ep-size 8 --enable-dp-attention" in sglang
+    assert tensorrt_options(layout, EngineSettings(kv_dtype="fp8")) == (
+        "enable_attention_dp: true\nkv_cache_config:\n  dtype: fp8\n"
+    )
+
+
+def test_switches_are_the_ones_without_a_value():
+    switches = {name for table in TABLES.values() for name, kind in table.flags.items() if kind == SWITCH}
+    assert {"--enforce-eager", "--enable-expert-parallel", "--kv-unified"} <= switches
+
+
+@pytest.mark.endpoint
+def test_llama_cpps_flags_are_in_its_own_library():
+    """The names as text in the library that the test server runs on; abbreviations change, these have not."""
+    library = importlib.import_module("xllamacpp")
+    binary = next(Path(library.__file__).parent.glob("xllamacpp*.so")).read_bytes()
+    for name in TABLES[Engine.LLAMA_CPP].flags:
+        assert name.encode() in binary, name
