@@ -24,6 +24,7 @@ from calc.scenario import Fidelity
 from calc.sized import answer_for
 from calc.sizing import mean_context
 from calc.step.rates import compute_class
+from calc.worked import Worked, WorkedPass
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 TABLED = (1, 8, 32, 128, 512)
@@ -213,6 +214,21 @@ def _sequences(inputs: Inputs, result: Answer) -> int:
     """Sequences that fit beside the weights on the same layout, by the scenario's own memory rules."""
     found = answer_for(inputs, result.layout)
     return found.sequences.fit if found.sequences is not None and found.memory.kv_bytes > 0 else 0
+
+
+def worked_speedup(result: Answer, found: SchemeSpeed) -> tuple[Worked, ...]:
+    """A decode step at batch 1 in 16 bit and in a scheme, in full: their totals make the speed-up."""
+    context = mean_context(result.inputs.scenario.workload)
+    base = Scheme(name=f"{BASE} weights and cache", weights=BASE, kv="bf16")
+    lines: list[Worked] = []
+    for scheme in (base, found.scheme):
+        model = replica_model(_with(result.inputs, scheme), result.layout)
+        worked = WorkedPass(model=model, step=ForwardPass.decode(1.0, context)).whole()
+        lines += [
+            replace(line, about=f"{scheme.name}: {line.about or 'the whole step at batch 1'}")
+            for line in worked
+        ]
+    return tuple(lines)
 
 
 def headline(study: SpeedStudy) -> str:

@@ -12,8 +12,9 @@ from calc.expected import engine_settings
 from calc.memory.engines import ledger
 from calc.operators import ForwardPass
 from calc.replica_model import replica_model
-from calc.scenario import Traffic
+from calc.scenario import Fidelity, Traffic
 from calc.step import ServingPoint
+from calc.substitution import symbols_of
 from calc.worked import Worked, WorkedPass, worked_ledger, worked_sequences, worked_serving
 
 
@@ -86,8 +87,7 @@ def _fleet(result: Answer) -> Iterator[Worked]:
     if fleet is None or sequences is None:
         return
     output = scenario.workload.output.mean_tokens
-    users = max(1.0, fleet.active / fleet.replicas)
-    yield from worked_serving(_serving(result, users), users=users, output_tokens=output)
+    yield from _at_this_load(result)
     yield Worked(
         formula="requests_in_system",
         inputs={"arrivals_per_s": fleet.rate_per_s, "time_in_system_s": float(fleet.e2e_s.best)},
@@ -109,6 +109,44 @@ def _fleet(result: Answer) -> Iterator[Worked]:
             about="replicas",
         )
     yield from worked_cost(result)
+
+
+def worked_metrics(result: Answer) -> dict[str, Worked]:
+    """The formula behind each headline number, by "gpus", "ttft", "tpot", "cost" and "utilisation", as far as it was reached."""
+    fleet, scenario = result.fleet, result.inputs.scenario
+    if fleet is None or result.decode is None or result.prefill is None:
+        return {}
+    found = {
+        "utilisation": Worked(
+            formula="fleet_utilisation",
+            inputs={"busy_gpus": fleet.busy, "replicas": fleet.replicas},
+            result=fleet.utilization,
+        )
+    }
+    if scenario.traffic == Traffic.RATE:
+        found["gpus"] = Worked(
+            formula="gpus_to_buy",
+            inputs={"busy_gpus": fleet.busy, "headroom": scenario.headroom},
+            result=fleet.replicas,
+        )
+    cost = {line.formula: line for line in worked_cost(result)}
+    if "usd_per_million_tokens" in cost:
+        found["cost"] = cost["usd_per_million_tokens"]
+    if scenario.fidelity == Fidelity.TEXTBOOK:
+        for name, formula, step, shown in (
+            ("ttft", "prefill_s", "prefill", result.prefill.prefill_s),
+            ("tpot", "decode_step_s", "decode", result.decode.time.step_s),
+        ):
+            found[name] = Worked(formula=formula, inputs=symbols_of(result, step), result=float(shown.best))
+        return found
+    lines = {line.formula: line for line in _at_this_load(result)}
+    return found | {"ttft": lines["ttft_under_load_s"], "tpot": lines["tpot_under_load_s"]}
+
+
+def _at_this_load(result: Answer) -> tuple[Worked, ...]:
+    fleet, output = result.fleet, result.inputs.scenario.workload.output.mean_tokens
+    users = max(1.0, fleet.active / fleet.replicas) if fleet is not None else 1.0
+    return worked_serving(_serving(result, users), users=users, output_tokens=output)
 
 
 def worked_cost(result: Answer) -> Iterator[Worked]:

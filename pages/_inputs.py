@@ -11,6 +11,8 @@ from calc.answer import Answer, Inputs, answer
 from calc.levers import LeverEffect, lever_effects
 from calc.plan.ranking import Ranking, rank
 from calc.scenario import Scenario
+from calc.worked import Worked
+from calc.worked_answer import worked_metrics
 from pages._sidebar import current_scenario
 from presets.resolve import resolve
 
@@ -28,6 +30,12 @@ def inputs_for(scenario: Scenario) -> Inputs:
 def answer_for(scenario: Scenario) -> Answer:
     """The six-step answer."""
     return answer(inputs_for(scenario))
+
+
+@st.cache_resource(max_entries=64, ttl=TTL, show_spinner=False)
+def worked_for(scenario: Scenario) -> dict[str, Worked]:
+    """The formula behind each headline number of the answer."""
+    return worked_metrics(answer_for(scenario))
 
 
 @st.cache_resource(max_entries=32, ttl=TTL, show_spinner=False)

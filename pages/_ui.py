@@ -33,12 +33,20 @@ BADGES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One number on screen: its name, its reading, what it means, and where it comes from."""
+    """One number on screen: its name, its reading, what it means, where it comes from, and its formula with the numbers."""
 
     label: str
     reading: str
     help: str = ""
     provenance: Provenance | None = None
+    worked: Worked | None = None
+
+    @property
+    def explained(self) -> str | None:
+        """The text behind the question mark: what it means, then its arithmetic."""
+        if self.worked is None:
+            return self.help or None
+        return f"{self.help}\n\n${FORMULAS[self.worked.formula].substituted(self.worked.inputs)}$"
 
 
 def plain_text(text: str) -> str:
@@ -87,7 +95,7 @@ def show_metrics(metrics: Sequence[Metric]) -> None:
                     delta=ends.removesuffix(")") or None,
                     delta_color="off",
                     delta_arrow="off",
-                    help=metric.help or None,
+                    help=metric.explained,
                 )
                 if metric.provenance is not None:
                     colour, word, meaning = BADGES[metric.provenance]

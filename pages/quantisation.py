@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from calc import format as fmt
-from calc.quantization_speed import SpeedStudy, headline, speed_study
+from calc.quantization_speed import SpeedStudy, headline, speed_study, worked_speedup
 from calc.scenario import Scenario
 from pages._inputs import TTL, answer_for
 from pages._quantisation_figures import speed_figure, speed_finding
@@ -21,6 +21,7 @@ from pages._ui import (
     show_ignored,
     show_metrics,
     show_title,
+    show_worked_maths,
 )
 
 
@@ -56,6 +57,9 @@ def main() -> None:
         "-: is not run."
     )
     draw_not_run(found)
+    best = max(found.run, key=lambda one: one.at(1), default=None)
+    if best is not None:
+        show_worked_maths(lambda: worked_speedup(result, best), key="quantisation-maths")
     guarded(_draw_study)()
     show_data(data_rows(found), key="quantisation-data", name="ridgebeam-quantisation")
     show_ignored(

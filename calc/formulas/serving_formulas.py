@@ -140,6 +140,21 @@ SERVING_FORMULAS = (
         ),
     ),
     Formula(
+        id="fleet_utilisation",
+        title="Utilisation of the replicas that were bought",
+        topic=TOPIC,
+        result=Symbol(name="fleet_utilisation", latex=r"\rho", meaning="share of time that they are busy"),
+        template=r"\frac{${busy_gpus}}{${replicas}}",
+        parameters=named("busy_gpus", "replicas"),
+        function=step.fleet_utilisation,
+        example=Example(
+            inputs={"busy_gpus": 1.924, "replicas": 3},
+            value=0.641,
+            rel=1e-3,
+            source="worked case gpus-13b-a100: 1.924 of 3 GPUs",
+        ),
+    ),
+    Formula(
         id="user_tokens_per_s",
         title="Tokens per second of one user",
         topic=TOPIC,

@@ -145,6 +145,7 @@ SYMBOLS = _symbols(
     ("e2e_s", "t_{e2e}", "time of the whole request", "second"),
     ("best_s", "t", "best estimate of the time", "second"),
     ("spread", "x", "half-width of the 80% range, as a factor", "1"),
+    ("replicas", "G", "replicas that were bought", "1"),
     ("base_s", "t_{table}", "time of the pass in the table, nothing attended", "second"),
     ("attended_slope_s", "s_{kv}", "time per attended token", "second"),
     ("attended_tokens", "K", "cached tokens that the pass attends to", "1"),

@@ -241,6 +241,14 @@ def busy_replicas(*, rate_per_s: Numbers, output_tokens: Numbers, tokens_per_s: 
     return rate_per_s * output_tokens / tokens_per_s
 
 
+def fleet_utilisation(*, busy_gpus: Numbers, replicas: Numbers) -> Numbers:
+    """Share of time that the replicas are busy at the stated rate.
+
+    Source: work that arrives over what was bought. Ignores: bursts within the hour.
+    """
+    return busy_gpus / replicas
+
+
 def user_tokens_per_s(*, step_s: Numbers) -> Numbers:
     """Tokens per second that each user of a full batch sees.
 

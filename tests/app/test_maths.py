@@ -33,6 +33,7 @@ def test_the_five_steps_of_a_deployment(open_page):
         ("batch_size.py", "batch-maths", r"t_{pass} = "),
         ("memory.py", "memory-maths", r"M_{pool} = "),
         ("roofline.py", "roofline-maths", r"I^* = "),
+        ("quantisation.py", "quantisation-maths", r"t_{pass} = "),
         ("compare.py", "compare-maths", "R_{GPU} = "),
     ],
 )

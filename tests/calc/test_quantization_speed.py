@@ -12,6 +12,7 @@ from calc.quantization_speed import (
     headline,
     how_it_runs,
     speed_study,
+    worked_speedup,
 )
 from calc.scenario import Scenario
 from presets.accelerators import all_ids, load
@@ -88,6 +89,13 @@ def test_lighter_weights_leave_room_for_more_sequences(studies):
         by_bits = sorted((f for f in study.run if f.scheme.kv is None), key=lambda f: -f.bits_per_weight)
         room = [study.base_sequences, *(found.sequences for found in by_bits)]
         assert room == sorted(room)
+
+
+def test_a_speed_up_is_the_ratio_of_two_worked_steps():
+    result = answer(resolve(Scenario()))
+    found = next(one for one in speed_study(result).run if one.scheme.weights == "int4-g128")
+    base_s, scheme_s = (line.result for line in worked_speedup(result, found) if line.formula == "pass_s")
+    assert base_s / scheme_s == pytest.approx(found.at(1))
 
 
 def test_the_headline_names_the_trade(studies):

@@ -18,7 +18,7 @@ from calc.replica_model import replica_model
 from calc.scenario import Scenario
 from calc.traffic import Source, generated, run
 from calc.worked import WorkedPass, worked_serving
-from calc.worked_answer import worked_step
+from calc.worked_answer import worked_metrics, worked_step
 from calc.worked_run import worked_operating, worked_run
 from presets.resolve import resolve
 
@@ -104,6 +104,18 @@ def test_the_worked_numbers_are_those_on_the_page(answers, name):
         assert at["memory"]["kv_pool_bytes"] == pytest.approx(result.memory.kv_bytes_per_gpu)
 
 
+@pytest.mark.parametrize("name", [*SCENARIOS, "textbook"])
+def test_headline_numbers_come_out_again(answers, name):
+    result = answers.get(name) or answer(resolve(Scenario(fidelity="textbook")))
+    found = worked_metrics(result)
+    assert {"ttft", "tpot", "utilisation"} <= set(found)
+    assert not wrong(found.values())
+    assert found["tpot"].result == pytest.approx(result.tpot_s.best, rel=2e-3)
+    assert found["ttft"].result == pytest.approx(result.ttft_s.best, rel=2e-3)
+    if "cost" in found:
+        assert found["cost"].result == pytest.approx(result.cost.usd_per_million_output)
+
+
 def test_a_calibrated_profile_comes_out_again(answers):
     result = answers["tensor parallel"]
     scalars = {
@@ -132,7 +144,12 @@ def test_every_formula_of_the_step_model_and_the_ledger_is_used(answers):
     for result in answers.values():
         worked = WorkedPass(model=replica_model(result.inputs, result.layout), step=PASSES[-1])
         used |= {line.formula for row in worked.rows() for line in worked.operator(row)}
-    used |= {"user_tokens_per_s", "gpu_tokens_per_s", "clock_pass_s"}  # their own tests, below
+    used |= {
+        "user_tokens_per_s",
+        "gpu_tokens_per_s",
+        "clock_pass_s",
+        "fleet_utilisation",
+    }  # their own tests, below
     known = {record.id for record in (*OPERATOR_FORMULAS, *SERVING_FORMULAS, *LEDGER_FORMULAS)}
     assert known <= used
 
