@@ -4,6 +4,20 @@ Adding a verb means adding a file and its name in `VERBS`. Calculators are impor
 stays quick.
 """
 
-from commands import accuracy, app, bench, cost, fit, formula, model, plan, probe, serve_point, simulate, step
+from commands import (
+    accuracy,
+    app,
+    bench,
+    cost,
+    engine,
+    fit,
+    formula,
+    model,
+    plan,
+    probe,
+    serve_point,
+    simulate,
+    step,
+)
 
-VERBS = (model, fit, step, serve_point, plan, cost, simulate, probe, bench, accuracy, formula, app)
+VERBS = (model, fit, step, serve_point, plan, cost, simulate, probe, bench, engine, accuracy, formula, app)

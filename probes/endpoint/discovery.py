@@ -24,11 +24,19 @@ HISTOGRAMS: Mapping[str, str] = {
     "vllm:inter_token_latency_seconds": "tpot_s",
     "vllm:request_queue_time_seconds": "queue_s",
     "vllm:request_prefill_time_seconds": "prefill_s",
+    "ridgebeam:time_to_first_token_seconds": "ttft_s",
+    "ridgebeam:request_time_per_output_token_seconds": "tpot_s",
+    "ridgebeam:request_queue_time_seconds": "queue_s",
     "sglang:time_to_first_token_seconds": "ttft_s",
     "sglang:time_per_output_token_seconds": "tpot_s",
     "sglang:inter_token_latency_seconds": "tpot_s",
 }
-WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred")
+WAITING = (
+    "vllm:num_requests_waiting",
+    "ridgebeam:num_requests_waiting",
+    "sglang:num_queue_reqs",
+    "llamacpp:requests_deferred",
+)
 ENGINE_OF_SERIES = (
     ("vllm:", Engine.VLLM),
     ("sglang:", Engine.SGLANG),

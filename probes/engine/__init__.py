@@ -11,9 +11,6 @@ Read in this order:
     generate.py    one sequence: without a cache, with one, paged, with drafts
     scheduler.py   many sequences: who computes what in the next pass (vLLM's rules, nano-vllm's, static)
     engine.py      the loop around the passes, and the record that the simulator is checked against
-    text.py        text to tokens and back
-    server.py      the OpenAI routes on a loopback address
-    serve.py       the process: `python -m probes.engine.serve`, behind `ridgebeam engine`
 
-It measures and explains; it is no production engine. docs/engine.md says what it lacks.
+`probes.engine_server` puts it behind HTTP. It measures and explains; it is no production engine. docs/engine.md says what it lacks.
 """

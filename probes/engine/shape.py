@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from calc.errors import InputError, UnsupportedArchitecture
 
 KINDS = ("qwen3", "llama")
-FEWEST_LAYERS = 2
-NARROWEST = 128  # a narrower model says nothing about reading weights
-SMALLEST_VOCABULARY = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,28 +66,6 @@ class DecoderShape:
     @property
     def kv_elements_per_token(self) -> int:
         return 2 * self.layers * self.kv_heads * self.head_dim
-
-    def config(self, dtype: str = "bfloat16") -> dict[str, Any]:
-        """The config.json of this shape, for the calculators and for transformers."""
-        found: dict[str, Any] = {
-            "model_type": self.kind,
-            "architectures": ["Qwen3ForCausalLM" if self.kind == "qwen3" else "LlamaForCausalLM"],
-            "vocab_size": self.vocabulary,
-            "hidden_size": self.width,
-            "num_hidden_layers": self.layers,
-            "num_attention_heads": self.heads,
-            "num_key_value_heads": self.kv_heads,
-            "head_dim": self.head_dim,
-            "intermediate_size": self.intermediate,
-            "rms_norm_eps": self.norm_epsilon,
-            "rope_theta": self.rope_base,
-            "attention_bias": self.attention_bias,
-            "tie_word_embeddings": self.tied,
-            "max_position_embeddings": self.positions,
-            "hidden_act": "silu",
-            "torch_dtype": dtype,
-        }
-        return found | ({"mlp_bias": self.mlp_bias} if self.kind == "llama" else {})
 
 
 def shape_of(config: Mapping[str, Any]) -> DecoderShape:
@@ -152,33 +127,3 @@ def _scaling(rope: Mapping[str, Any]) -> Llama3Rope | None:
         high_frequency_factor=float(rope["high_freq_factor"]),
         original_positions=int(rope["original_max_position_embeddings"]),
     )
-
-
-def scaled_down(shape: DecoderShape, most_parameters: int) -> DecoderShape:
-    """The same kind of decoder with at most that many weights: fewer layers, then narrower, then fewer words.
-
-    Heads shrink with the width and keep their dimension and their grouping, so that kinds of work stay in proportion.
-    """
-    found = shape
-    while found.parameters > most_parameters:
-        if found.layers > 4 * FEWEST_LAYERS:
-            found = replace(found, layers=found.layers // 2)
-        elif found.vocabulary * found.width * 2 > found.parameters and found.vocabulary > SMALLEST_VOCABULARY:
-            found = replace(found, vocabulary=found.vocabulary // 2)
-        elif found.width > NARROWEST and found.kv_heads % 2 == 0:
-            found = replace(
-                found,
-                width=found.width // 2,
-                intermediate=found.intermediate // 2,
-                heads=found.heads // 2,
-                kv_heads=found.kv_heads // 2,
-            )
-        elif found.layers > FEWEST_LAYERS:
-            found = replace(found, layers=found.layers // 2)
-        elif found.width > NARROWEST:
-            found = replace(found, width=found.width // 2, intermediate=found.intermediate // 2)
-        else:
-            raise InputError(
-                "weights", most_parameters, f"the smallest of this kind has {found.parameters:,}"
-            )
-    return found

@@ -1,6 +1,13 @@
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from models import decoder_of, save_llama, save_qwen3
+
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[1] / "endpoint")
+)  # the load test's own way to run a coroutine
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,7 +20,7 @@ SIZES = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "initializer_range": 0.1,  # wide, so that answers do not settle into one token
-    "max_position_embeddings": 1024,
+    "max_position_embeddings": 4096,
 }
 STRETCHED = {
     "rope_type": "llama3",

@@ -140,8 +140,8 @@ def test_what_cannot_run_is_refused(decoder):
         engine.submit(list(range(30)), 10)
     with pytest.raises(InputError, match="prompt"):
         engine.submit([99_999], 4)
-    with pytest.raises(InputError, match="context length is 1024"):
-        engine.submit([1, 2, 3], 2000)
+    with pytest.raises(InputError, match="context length is 4096"):
+        engine.submit([1, 2, 3], 5000)
     with pytest.raises(InputError, match="reference engine has"):
         Engine(decoder, engine_rules("sglang", num_blocks=64))
 
