@@ -127,7 +127,7 @@ def start(request: Request) -> str:
     except OSError as error:
         raise ProbeError(f"The measuring process could not be started: {error}.") from error
     _children[job_id] = process
-    identity = {"pid": process.pid, "started": start_time(process.pid), "at": time.time()}
+    identity = {"pid": process.pid, "started": start_time(process.pid), "at": time.monotonic()}
     store.write_atomically(folder / "job.json", json.dumps(identity))
     return job_id
 
@@ -313,7 +313,9 @@ def _state_of(job_id: str, folder: Path) -> tuple[bool, int | None]:
 
 
 def _age_s(folder: Path) -> float:
-    return time.time() - float(_read_json(folder / "job.json").get("at") or time.time())
+    """Seconds since its start, by a clock that no setting of the date moves and that the machine's processes share."""
+    now = time.monotonic()
+    return now - float(_read_json(folder / "job.json").get("at") or now)
 
 
 def _events(folder: Path) -> list[dict[str, Any]]:

@@ -25,13 +25,6 @@ def _digest() -> str:
     return digest.hexdigest()
 
 
-def use_cache(directory: str) -> None:
-    """Keep compiled loops under `directory`; to be called before the first `compiled`."""
-    import numba
-
-    numba.config.CACHE_DIR = directory  # type: ignore[attr-defined]
-
-
 @cache
 def compiled(kernel: FunctionType, *, inner: bool = False) -> Callable[..., Any]:
     """The compiled twin of a kernel. The first call compiles, or loads from the cache.
@@ -53,5 +46,10 @@ def compiled(kernel: FunctionType, *, inner: bool = False) -> Callable[..., Any]
         options |= {"no_cpython_wrapper": True, "forceinline": getattr(kernel, "inlined", False)}
     else:
         options["nogil"] = True
-    loop: Callable[..., Any] = numba.njit(**options)(twin)
+    try:
+        loop: Callable[..., Any] = numba.njit(**options)(twin)
+    except (
+        RuntimeError
+    ):  # neither the checkout nor the user's folders can be written: compile anew in each process
+        loop = numba.njit(**options | {"cache": False})(twin)
     return loop
