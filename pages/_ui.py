@@ -192,11 +192,11 @@ def show_data(rows: Sequence[Mapping[str, Any]], *, key: str, name: str) -> None
         st.dataframe(list(rows), hide_index=True, key=f"{key}-table")
         with st.container(horizontal=True):
             st.download_button(
-                "CSV", to_csv(rows), f"{name}.csv", "text/csv", key=f"{key}-csv", on_click="ignore"
+                "CSV", lambda: to_csv(rows), f"{name}.csv", "text/csv", key=f"{key}-csv", on_click="ignore"
             )
             st.download_button(
                 "JSON",
-                json.dumps(list(rows), indent=2, default=str),
+                lambda: json.dumps(list(rows), indent=2, default=str),
                 f"{name}.json",
                 "application/json",
                 key=f"{key}-json",
