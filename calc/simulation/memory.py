@@ -11,7 +11,7 @@ from calc.simulation.cluster import ROUTER_CODES, Cluster, Router
 from calc.simulation.kernels import layout
 from calc.simulation.pools import Pool
 from calc.simulation.requests import Ints, RequestTable
-from calc.simulation.rules import CACHING, EngineFamily, EngineRules, Policy
+from calc.simulation.rules import CACHING, EngineFamily, EngineRules, Policy, refuse_unmodelled
 
 SGLANG_FIRST_RATIO = 0.7  # --schedule-conservativeness 1.0: init_new_token_ratio of srt/managers/scheduler.py
 SGLANG_LEAST_SHARE = 0.14  # min_new_token_ratio_factor
@@ -39,6 +39,11 @@ def check_requests(requests: RequestTable, pool: Pool) -> None:
     limit = requests.output_tokens if requests.output_limit is None else requests.output_limit
     tokens = requests.input_tokens + (0 if pool.hands_over else requests.output_tokens - 1)
     spare = rules.watermark_blocks
+    if requests.samples is not None and requests.samples.max() > 1:
+        refuse_unmodelled(rules.family, "samples", int(requests.samples.max()))
+    if rules.family is EngineFamily.VLLM_V0:
+        check_groups(requests, rules)
+        return
     if rules.family is EngineFamily.SGLANG:
         tokens = requests.input_tokens + limit + rules.block_size
     elif rules.family is EngineFamily.SARATHI:
@@ -70,6 +75,33 @@ def check_requests(requests: RequestTable, pool: Pool) -> None:
         )
 
 
+def check_groups(requests: RequestTable, rules: EngineRules) -> None:
+    """The same for vLLM before V1: whole prompts in a pass, groups of samples on the card and, if swapped, on the host."""
+    width = np.ones(len(requests), np.int64) if requests.samples is None else requests.samples
+    size = rules.block_size
+    tokens = requests.input_tokens + requests.output_tokens - 1
+    longest = requests.input_tokens if rules.swap is not None else tokens
+    shared = requests.input_tokens // size
+    blocks = shared + width * (-(-(tokens + 1) // size) - shared + 1) + rules.watermark_blocks
+    for field, limit, needs in (
+        ("token_budget", rules.budget, longest),
+        ("max_seqs", rules.places, width),
+        ("num_blocks", rules.num_blocks, blocks),
+    ):
+        place = int(np.argmax(needs))
+        if needs[place] > limit:
+            raise InputError(
+                field,
+                limit,
+                f"request {place} ({requests.input_tokens[place]} in, {requests.output_tokens[place]} out, "
+                f"{width[place]} samples) alone needs {needs[place]}",
+            )
+    if width.max() > 1 and rules.swap is None:
+        raise InputError(
+            "swap", None, "a group of samples can only be preempted by swap: say where to, and how fast"
+        )
+
+
 def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, skip: bool) -> Any:
     rules = pool.rules
     cached = uses_cache(requests, rules)
@@ -86,7 +118,7 @@ def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, ski
         "whole_prompt": rules.reserve_full_prompt or family is not EngineFamily.VLLM,
         "reserve_prompt": family is EngineFamily.SARATHI,
         "reserve_all": family is EngineFamily.ORCA,
-        "spare": family is EngineFamily.SARATHI,
+        "spare": 1 if family is EngineFamily.SARATHI else _widest(requests, rules),
         "admit_after_preemption": family is EngineFamily.SARATHI,
         "by_priority": rules.policy is Policy.PRIORITY,
         "cached": cached,
@@ -133,9 +165,19 @@ def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, ski
         record["tier_at"][1 : len(ends) + 1] = ends
         record["tier_token_s"][: len(ends)] = [tier.link.token_s for tier in rules.tiers]
         record["tier_latency_s"][: len(ends)] = [tier.link.latency_s for tier in rules.tiers]
+    if rules.swap is not None:
+        values["swaps"] = True
+        values["swap_block_s"] = rules.block_size * rules.swap.link.token_s
     for name, value in values.items():
         record[name] = value
     return record
+
+
+def _widest(requests: RequestTable, rules: EngineRules) -> int:
+    """Samples of the largest group, where an engine keeps a block free for each; 0 elsewhere."""
+    if rules.family is not EngineFamily.VLLM_V0:
+        return 0
+    return 1 if requests.samples is None else int(requests.samples.max())
 
 
 def _ranks(requests: RequestTable, rules: EngineRules) -> Ints:
@@ -169,6 +211,7 @@ def request_records(requests: RequestTable, rules: EngineRules) -> Any:
         "arrival_heap", "replica",
     ):  # fmt: skip
         records[name] = layout.NONE
+    records["width"] = 1 if requests.samples is None else requests.samples
     records["priority"] = _ranks(requests, rules)
     if rules.family is EngineFamily.ORCA:
         own = requests.input_tokens + requests.output_tokens - 1
@@ -240,6 +283,7 @@ def replica_arrays(requests: RequestTable, pool: Pool, settings: Any) -> layout.
         state[name] = layout.NONE
     state["wake"] = layout.NEVER
     state["free"] = rules.num_blocks
+    state["host_free"] = rules.swap.num_blocks if rules.swap is not None else 0
     state["series_width_s"] = layout.SERIES_FIRST_WIDTH_S
     state["ratio_base"] = settings["ratio_first"]
     width = max(holders, rules.block_size, layout.LIST_ROWS, int(settings["classes"])) + 1

@@ -15,6 +15,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 MAX_PRIORITIES = 16
+MAX_SAMPLES = 128
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,7 +23,8 @@ class RequestTable:
     """One entry a request.
 
     arrival_s: seconds, rising; nan where the request follows another one. input_tokens, output_tokens: at least 1.
-    output_limit: the most tokens that the engine must expect (default: output_tokens). priority: smaller goes first.
+    output_limit: the most tokens that the engine must expect (default: output_tokens). samples: answers of
+    that length written to the same prompt at once (default 1). priority: smaller goes first.
     predecessor, think_s: a request arrives `think_s` after its predecessor has finished (-1: it has none).
     stream: requests of one stream continue each other's text (-1: a text of its own).
     prefix_ids: for each request the ids of its prompt's blocks of `prefix_block` tokens, equal ids meaning equal text
@@ -33,6 +35,7 @@ class RequestTable:
     input_tokens: Ints
     output_tokens: Ints
     output_limit: Ints | None = None
+    samples: Ints | None = None
     priority: Ints | None = None
     predecessor: Ints | None = None
     think_s: Floats | None = None
@@ -48,7 +51,15 @@ class RequestTable:
             raise InputError(self.name, 0, "there must be at least one request")
         for name in ("input_tokens", "output_tokens"):
             self._check_tokens(name, getattr(self, name), count)
-        for name in ("output_limit", "priority", "predecessor", "think_s", "stream", "prefix_count"):
+        for name in (
+            "output_limit",
+            "samples",
+            "priority",
+            "predecessor",
+            "think_s",
+            "stream",
+            "prefix_count",
+        ):
             values = getattr(self, name)
             if values is not None and len(values) != count:
                 raise InputError(
@@ -58,6 +69,8 @@ class RequestTable:
             self._check_tokens("output_limit", self.output_limit, count)
             if np.any(self.output_limit < self.output_tokens):
                 raise InputError("output_limit", "less than output_tokens", "no request may exceed its limit")
+        if self.samples is not None and (self.samples.min() < 1 or self.samples.max() > MAX_SAMPLES):
+            raise InputError("samples", int(self.samples.max()), f"it must be from 1 to {MAX_SAMPLES}")
         self._check_arrivals()
         if self.priority is not None and len(np.unique(self.priority)) > MAX_PRIORITIES:
             raise InputError("priority", "too many levels", f"at most {MAX_PRIORITIES} different ones")

@@ -102,6 +102,7 @@ class SimulationResult:
     spoken_s: Floats
     input_tokens: Ints
     output_tokens: Ints
+    samples: Ints
     cached_tokens: Ints
     loaded_tokens: Ints
     preempted: Ints
@@ -120,6 +121,7 @@ class SimulationResult:
     useful_slots: int
     hit_blocks: int
     loaded_blocks: int
+    swap_outs: int
     looked_up_blocks: int
     drafted_passes: int
     drafted_tokens: int
@@ -157,6 +159,7 @@ class SimulationResult:
             spoken_s=of("emit" if run.rules.family is EngineFamily.STATIC else "last"),
             input_tokens=of("input"),
             output_tokens=of("output"),
+            samples=of("width"),
             cached_tokens=of("cached"),
             loaded_tokens=np.broadcast_to(moves["loaded"], len(records)).copy(),
             preempted=of("preemptions"),
@@ -175,6 +178,7 @@ class SimulationResult:
             useful_slots=total("useful_slots"),
             hit_blocks=total("hit_blocks"),
             loaded_blocks=total("loaded_blocks"),
+            swap_outs=total("swap_outs"),
             looked_up_blocks=total("looked_up_blocks"),
             drafted_passes=total("drafted_passes"),
             drafted_tokens=total("drafted_tokens"),
@@ -286,7 +290,7 @@ class SimulationResult:
 
     @property
     def output_tokens_per_s(self) -> float:
-        return float(self.output_tokens.sum()) / self.makespan_s
+        return float((self.output_tokens * self.samples).sum()) / self.makespan_s
 
     @property
     def requests_per_s(self) -> float:

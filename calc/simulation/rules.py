@@ -24,6 +24,7 @@ class EngineFamily(StrEnum):
     """Engines whose scheduling rules can be simulated."""
 
     VLLM = "vllm"
+    VLLM_V0 = "vllm-v0"
     SGLANG = "sglang"
     NANO_VLLM = "nano-vllm"
     SARATHI = "sarathi"
@@ -59,13 +60,14 @@ class Policy(StrEnum):
 
 _EVERY = frozenset(EngineFamily)
 _VLLM, _SGLANG, _NANO = EngineFamily.VLLM, EngineFamily.SGLANG, EngineFamily.NANO_VLLM
+_V0 = EngineFamily.VLLM_V0
 _SARATHI, _ORCA, _STATIC = EngineFamily.SARATHI, EngineFamily.ORCA, EngineFamily.STATIC
 
 CACHING = frozenset({_VLLM, _SGLANG, _NANO})
 
 FEATURES: dict[str, frozenset[EngineFamily]] = {
     "max_seqs": _EVERY - {_STATIC},
-    "token_budget": frozenset({_VLLM, _SGLANG, _NANO, _SARATHI}),
+    "token_budget": frozenset({_VLLM, _V0, _SGLANG, _NANO, _SARATHI}),
     "prefix_cache": CACHING,
     "prefix_ttl_s": CACHING,
     "prefix_aware": CACHING,
@@ -73,7 +75,7 @@ FEATURES: dict[str, frozenset[EngineFamily]] = {
     "policy": frozenset({_VLLM}),
     "chunked_prefill": frozenset({_VLLM}),
     "long_prefill_threshold": frozenset({_VLLM}),
-    "watermark": frozenset({_VLLM, _SARATHI}),
+    "watermark": frozenset({_VLLM, _V0, _SARATHI}),
     "reserve_full_prompt": frozenset({_VLLM}),
     "reserve_tokens": frozenset({_ORCA}),
     "mixed_chunk": frozenset({_SGLANG}),
@@ -81,6 +83,8 @@ FEATURES: dict[str, frozenset[EngineFamily]] = {
     "conservativeness": frozenset({_SGLANG}),
     "batch_size": frozenset({_STATIC}),
     "batch_timeout_s": frozenset({_STATIC}),
+    "swap": frozenset({_V0}),
+    "samples": frozenset({_V0}),
     "speculation": frozenset({_VLLM, _SGLANG}),
     "prefill_pool": frozenset({_VLLM}),
 }
@@ -109,7 +113,8 @@ class EngineRules:
     tiers: host memory, or host memory and an SSD, for text whose blocks were reused.
     long_prefill_threshold: longest chunk of one prompt, 0: none. watermark: share of the pool that admission leaves
     free. reserve_full_prompt: admit a prompt only if all of it fits (vLLM's scheduler_reserve_full_isl).
-    reserve_tokens: Orca's length that every request reserves; None: its own length, an oracle. speculation: a draft.
+    reserve_tokens: Orca's length that every request reserves; None: its own length, an oracle. speculation: a draft. swap: host memory to which preempted requests go; None: they are
+    computed anew.
     """
 
     family: EngineFamily
@@ -132,6 +137,7 @@ class EngineRules:
     batch_size: int | None = None
     batch_timeout_s: float | None = None
     speculation: Speculation | None = None
+    swap: KvTier | None = None
 
     def __post_init__(self) -> None:
         if self.family not in _EVERY:
@@ -142,7 +148,7 @@ class EngineRules:
         self._check_values()
         if self.speculation is not None and self.mixed_chunk:
             raise InputError("mixed_chunk", True, "it does not go with speculation")
-        mixes = self.family in (_VLLM, _SARATHI)
+        mixes = self.family in (_VLLM, _V0, _SARATHI)
         each = 1 + self.drafts
         if mixes and self.budget < self.places * each:
             raise InputError(
@@ -233,6 +239,8 @@ class EngineRules:
 DEFAULTS: dict[EngineFamily, dict[str, Any]] = {
     # vllm/config/scheduler.py: bare defaults; servers on >= 70 GiB cards run 8192 tokens and 1024 sequences
     _VLLM: {"block_size": 16, "token_budget": 2048, "max_seqs": 128},
+    # microsoft/vidur's vLLM scheduler: 4096 padded tokens, batch cap 128, watermark 1% (vLLM 0.2: 2560, 256, 1%)
+    _V0: {"block_size": 16, "token_budget": 4096, "max_seqs": 128, "watermark": 0.01},
     # srt/server_args.py: chunked_prefill_size on 80 GB cards; the number of running requests comes from memory
     _SGLANG: {"block_size": 1, "token_budget": 8192, "max_seqs": 4096, "max_prefill_tokens": 16384},
     # nanovllm/config.py

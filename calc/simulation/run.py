@@ -28,6 +28,7 @@ DEFAULT_SLICE = 100_000  # passes between two looks at progress: about a tenth o
 
 _LOOPS: dict[EngineFamily, Callable[..., int]] = {
     EngineFamily.VLLM: loops.run_mixed,
+    EngineFamily.VLLM_V0: loops.run_vllm_v0,
     EngineFamily.SARATHI: loops.run_mixed,
     EngineFamily.ORCA: loops.run_mixed,
     EngineFamily.SGLANG: loops.run_sglang,
@@ -136,6 +137,7 @@ class Simulation:
         decoding = records["output"] - (records["due"] - self._replicas.state["tick"][on])
         before = records["target"] - records["input"]
         told = {layout.DECODE: decoding, layout.DONE: records["output"], layout.PARKED: records["due"]}
+        told[layout.SWAPPED] = before + 1
         told[layout.MOVING] = np.maximum(before, records["first"] >= 0)
         generated = np.select([records["state"] == state for state in told], list(told.values()), before)
         more = generated - self._generated

@@ -56,7 +56,7 @@ def next_arrival(requests: Requests, run: Runs) -> tuple[int, bool]:
 def outstanding(replica: Replica, now_s: float) -> int:
     """Requests that a replica holds at `now_s`: those that finish in the pass in flight are among them."""
     state = replica.state[0]
-    count = int(state["waiting"] + state["running"] + state["ready"] + state["arriving"])
+    count = int(state["waiting"] + state["running"] + state["ready"] + state["arriving"] + state["swapped"])
     if state["now"] > now_s:
         count += int(state["last_finished"])
     return count

@@ -9,6 +9,7 @@ Ignores: a second block with the same text is not listed, so that it cannot be h
 
 from __future__ import annotations
 
+from calc.simulation.kernels.groups import group_blocks
 from calc.simulation.kernels.layout import DECODE, FREE_SLOTS, NONE, Record, Replica, Requests, inlined
 from calc.simulation.kernels.tier_store import demote
 
@@ -132,7 +133,7 @@ def holding(requests: Requests, replica: Replica, settings: Record, request: int
     """Blocks that a request holds; while decoding they follow from its context."""
     counted = settings["cached"] or settings["reserve_all"] or settings["drafts"]
     if requests[request]["state"] == DECODE and not counted:
-        return ceil_div(context(requests, replica.state[0], request), int(settings["block_size"]))
+        return group_blocks(requests, settings, request, context(requests, replica.state[0], request))
     return int(requests[request]["held"])
 
 

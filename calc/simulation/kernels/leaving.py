@@ -134,4 +134,6 @@ def unpark(requests: Requests, replica: Replica, run: Run, most_decoding: int) -
 def next_wake(replica: Replica) -> None:
     """Set when the replica can begin its next pass: at once if it has anything to do."""
     state = replica.state[0]
-    state["wake"] = state["now"] if state["running"] + state["waiting"] + state["ready"] > 0 else NEVER
+    state["wake"] = (
+        state["now"] if state["running"] + state["waiting"] + state["ready"] + state["swapped"] > 0 else NEVER
+    )

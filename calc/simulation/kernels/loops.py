@@ -8,6 +8,7 @@ from calc.simulation.kernels.mixed import mixed_pass
 from calc.simulation.kernels.nano_vllm import nano_pass
 from calc.simulation.kernels.sglang import sglang_pass
 from calc.simulation.kernels.static import static_pass
+from calc.simulation.kernels.vllm_v0 import v0_pass
 
 
 @inlined
@@ -80,6 +81,21 @@ def run_nano_vllm(requests: Requests, replicas: Replicas, runs: Runs, max_passes
         replica = row(replicas, place)
         before = int(replica.state[0]["passes"])
         nano_pass(requests, replica, run, limit_s)
+        if stuck(replicas, runs, place, before):
+            return -1
+    return 0
+
+
+def run_vllm_v0(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
+    """VLLM before V1; returns as `run_mixed`."""
+    run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+    for _ in range(max_passes):
+        place, limit_s = next_move(requests, replicas, runs)
+        if place == NONE:
+            return ending(requests, runs)
+        replica = row(replicas, place)
+        before = int(replica.state[0]["passes"])
+        v0_pass(requests, replica, run, limit_s)
         if stuck(replicas, runs, place, before):
             return -1
     return 0

@@ -89,4 +89,4 @@ def mixed_pass(requests: Requests, replica: Replica, run: Run, limit_s: float) -
             return
         end_pass(requests, replica, run, chunks, attention + more, True, int(settings["max_seqs"]))
     else:
-        pressed_pass(requests, replica, run)
+        pressed_pass(requests, replica, run, True)

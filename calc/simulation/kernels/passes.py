@@ -31,6 +31,7 @@ from calc.simulation.kernels.layout import (
 from calc.simulation.kernels.leaving import complete_prefill, finish_due, next_wake
 from calc.simulation.kernels.sequences import drop_prefilling
 from calc.simulation.kernels.speculation import accept_drafts, pass_seconds
+from calc.simulation.kernels.swapping import swap_seconds
 
 
 @inlined
@@ -91,9 +92,9 @@ def advance_decoding(
         state["window_tokens"] += (int(state["below_window"]) - held_below) * steps
         heap = replica.lists[WINDOW_HEAP]
         while state["window_heap"] > 0 and requests[heap[0]]["window_due"] <= state["tick"]:
+            state["below_window"] -= requests[heap[0]]["width"]
             heap_remove(heap, state["window_heap"], 0, requests["window_due"], requests["window_position"])
             state["window_heap"] -= 1
-            state["below_window"] -= 1
 
 
 @inlined
@@ -161,7 +162,7 @@ def end_pass(
         int(state["window_tokens"]) if decodes else 0,
     )
     start_s = float(state["now"])
-    state["now"] = start_s + seconds
+    state["now"] = start_s + seconds + swap_seconds(replica, run.settings)
     state["last_finished"] = 0
     used = float(run.settings["num_blocks"] - state["free"])
     record_pass(replica, start_s, 1, prefill_tokens, decoding, used, chunks)
@@ -245,10 +246,11 @@ def leap(requests: Requests, replica: Replica, run: Run, cut_s: float) -> int:
 
 
 def decode_need(requests: Requests, replica: Replica, settings: Record, request: int) -> int:
-    """Blocks that one decoding request needs for its next token and draft: 1 when its context fills its blocks."""
+    """Blocks that one decoding request needs for its next token and draft: 1 for each sample when its context fills its blocks."""
     if settings["reserve_all"]:
         return 0
     if settings["drafts"]:
         tokens = context(requests, replica.state[0], request) + 1 + int(settings["drafts"])
         return max(0, ceil_div(tokens, int(settings["block_size"])) - int(requests[request]["held"]))
-    return 1 if context(requests, replica.state[0], request) % int(settings["block_size"]) == 0 else 0
+    crosses = context(requests, replica.state[0], request) % int(settings["block_size"]) == 0
+    return int(requests[request]["width"]) if crosses else 0

@@ -37,6 +37,7 @@ from calc.simulation.kernels.sequences import (
     wait_again,
 )
 from calc.simulation.kernels.speculation import accept_drafts, pass_seconds
+from calc.simulation.kernels.swapping import swap_out, swap_seconds
 
 
 def victim(requests: Requests, replica: Replica, settings: Record) -> int:
@@ -58,7 +59,7 @@ def evict(requests: Requests, replica: Replica, settings: Record, request: int, 
     if requests[request]["mark"] == mark:
         requests[request]["mark"] = 0
         if requests[request]["state"] == DECODE:
-            budget = 1 + int(settings["drafts"])
+            budget = int(requests[request]["width"]) * (1 + int(settings["drafts"]))
             if not settings["cached"] and not settings["drafts"]:
                 replica.state[0]["free"] += decode_need(requests, replica, settings, request)
         else:
@@ -67,8 +68,9 @@ def evict(requests: Requests, replica: Replica, settings: Record, request: int, 
                     budget = int(replica.lists[CHUNK_TOKENS, i])
                     replica.lists[CHUNK_TOKENS, i] = 0
                     break
-    preempt(requests, replica, settings, request)
-    wait_again(requests, replica, settings, request)
+    if not (settings["swaps"] and swap_out(requests, replica, settings, request)):
+        preempt(requests, replica, settings, request)
+        wait_again(requests, replica, settings, request)
     return budget
 
 
@@ -102,7 +104,7 @@ def take_one(
             take_blocks(requests, replica, settings, request, need)
         else:
             replica.state[0]["free"] -= need
-    return 1 + int(settings["drafts"])
+    return int(requests[request]["width"]) * (1 + int(settings["drafts"]))
 
 
 def make_room(
@@ -115,7 +117,9 @@ def make_room(
     state = replica.state[0]
     budget = 0
     preempted = 0
-    spare = int(settings["spare"]) if requests[request]["state"] == DECODE else 0
+    spare = 0
+    if settings["spare"] and requests[request]["state"] == DECODE:
+        spare = int(requests[request]["width"])  # a free block for each sequence, needed or not
     while max(need, spare) > state["free"]:
         loser = victim(requests, replica, settings)
         budget += evict(requests, replica, settings, loser, mark)
@@ -176,9 +180,10 @@ def hold_back(requests: Requests, replica: Replica, settings: Record) -> tuple[i
     while request != NONE:
         if requests[request]["state"] == DECODE and requests[request]["mark"] != mark:
             attended = context(requests, state, request) + 1
-            held += 1
-            tokens += attended
-            window_tokens += min(attended, int(settings["window"]))
+            width = int(requests[request]["width"])
+            held += width
+            tokens += width * attended
+            window_tokens += width * min(attended, int(settings["window"]))
             if requests[request]["late"] < 0:
                 requests[request]["late"] = last_token_s(requests, replica, request)
                 state["late"] += 1
@@ -188,7 +193,7 @@ def hold_back(requests: Requests, replica: Replica, settings: Record) -> tuple[i
 
 
 def postpone(requests: Requests, replica: Replica, settings: Record, request: int) -> int:
-    """Move everything that a decoding request will do one tick on; returns 1 if it is below the window."""
+    """Move all that a decoding request will do one tick on; returns its sequences if they are below the window, else 0."""
     state = replica.state[0]
     leave_crossing(requests, replica, settings, request)
     requests[request]["due"] += 1
@@ -203,7 +208,7 @@ def postpone(requests: Requests, replica: Replica, settings: Record, request: in
     requests[request]["window_due"] += 1
     heap = replica.lists[WINDOW_HEAP]
     heap_down(heap, state["window_heap"], place, requests["window_due"], requests["window_position"])
-    return 1
+    return int(requests[request]["width"])
 
 
 def count_late_gaps(requests: Requests, replica: Replica, end_s: float) -> int:
@@ -218,16 +223,17 @@ def count_late_gaps(requests: Requests, replica: Replica, end_s: float) -> int:
             and requests[request]["late"] >= 0
             and requests[request]["mark"] == mark
         ):
-            add_gap(replica, end_s - float(requests[request]["late"]), 1)
+            width = int(requests[request]["width"])
+            add_gap(replica, end_s - float(requests[request]["late"]), width)
             requests[request]["late"] = -1.0
             state["late"] -= 1
-            counted += 1
+            counted += width
         request = int(requests[request]["next"])
     return counted
 
 
-def pressed_pass(requests: Requests, replica: Replica, run: Run) -> None:
-    """A pass in which some running request lacks budget or blocks."""
+def pressed_pass(requests: Requests, replica: Replica, run: Run, admits: bool) -> None:
+    """A pass in which some running request lacks budget or blocks; `admits`: it may take waiting requests in."""
     settings = run.settings
     state = replica.state[0]
     chunks, budget, preempted = walk_running(requests, replica, settings)
@@ -237,7 +243,7 @@ def pressed_pass(requests: Requests, replica: Replica, run: Run) -> None:
             requests, replica, i, int(replica.lists[CHUNK_REQUEST, i]), int(replica.lists[CHUNK_TOKENS, i])
         )
     held, held_tokens, held_window, held_below = hold_back(requests, replica, settings)
-    if preempted == 0 or settings["admit_after_preemption"]:
+    if admits and (preempted == 0 or settings["admit_after_preemption"]):
         chunks, more = admit(requests, replica, run, chunks, budget)
         attention += more
     prefill_tokens = 0
@@ -247,7 +253,8 @@ def pressed_pass(requests: Requests, replica: Replica, run: Run) -> None:
     kv_tokens = int(state["kv_tokens"]) - held_tokens if decoding else 0
     window_tokens = int(state["window_tokens"]) - held_window if decoding else 0
     start_s = float(state["now"])
-    state["now"] = start_s + pass_seconds(run, prefill_tokens, attention, decoding, kv_tokens, window_tokens)
+    seconds = pass_seconds(run, prefill_tokens, attention, decoding, kv_tokens, window_tokens)
+    state["now"] = start_s + seconds + swap_seconds(replica, settings)
     state["last_finished"] = 0
     used = float(settings["num_blocks"] - state["free"])
     state["peak_blocks"] = max(state["peak_blocks"], settings["num_blocks"] - state["free"])
@@ -266,7 +273,9 @@ def end_pressed_pass(
         caught_up = count_late_gaps(requests, replica, float(state["now"]))
         count_first_gaps(replica, float(state["now"]), decoding - caught_up)
         state["last_emit"] = state["now"]
+    if decoding + held:
         advance_decoding(requests, replica, settings, 1, held, held_below)
+    if decoding:
         if settings["drafts"]:
             accept_drafts(requests, replica, settings)
         finish_due(requests, replica, run)

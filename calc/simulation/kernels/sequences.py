@@ -122,6 +122,7 @@ def start_running(requests: Requests, replica: Replica, request: int, now_s: flo
     state["run_tail"] = request
     requests[request]["state"] = PREFILL
     state["running"] += 1
+    state["seats"] += requests[request]["width"]
     if requests[request]["scheduled"] < 0:
         requests[request]["scheduled"] = now_s
 
@@ -141,6 +142,7 @@ def leave_running(requests: Requests, replica: Replica, request: int) -> None:
     else:
         requests[after]["previous"] = before
     state["running"] -= 1
+    state["seats"] -= requests[request]["width"]
 
 
 @inlined
@@ -165,7 +167,7 @@ def enter_crossing(requests: Requests, replica: Replica, settings: Record, reque
         return
     size = int(settings["block_size"])
     place = int(replica.state[0]["tick"] - context(requests, replica.state[0], request)) % size
-    replica.lists[CROSSING, place] += 1
+    replica.lists[CROSSING, place] += requests[request]["width"]
     if settings["cached"]:
         first = int(replica.lists[RING, place])
         requests[request]["ring_next"] = first
@@ -182,7 +184,7 @@ def leave_crossing(requests: Requests, replica: Replica, settings: Record, reque
         return
     size = int(settings["block_size"])
     place = int(replica.state[0]["tick"] - context(requests, replica.state[0], request)) % size
-    replica.lists[CROSSING, place] -= 1
+    replica.lists[CROSSING, place] -= requests[request]["width"]
     if settings["cached"]:
         before = int(requests[request]["ring_previous"])
         after = int(requests[request]["ring_next"])
@@ -200,17 +202,18 @@ def enter_decoding(
     """Let a request decode from the next pass on; its last token came out at `joined_s`."""
     state = replica.state[0]
     attended = int(requests[request]["target"]) + 1
+    width = int(requests[request]["width"])
     requests[request]["due"] = state["tick"] + requests[request]["output"] - generated
     requests[request]["state"] = DECODE
     requests[request]["emit"] = joined_s
     heap_push(replica.lists[DUE_HEAP], state["heap"], request, requests["due"], requests["position"])
     state["heap"] += 1
-    state["decoding"] += 1
-    state["kv_tokens"] += attended
+    state["decoding"] += width
+    state["kv_tokens"] += width * attended
     enter_crossing(requests, replica, settings, request)
     window = int(settings["window"])
     if window > 0:
-        state["window_tokens"] += min(attended, window)
+        state["window_tokens"] += width * min(attended, window)
         if attended < window:
             requests[request]["window_due"] = state["tick"] + window - attended
             heap_push(
@@ -221,13 +224,13 @@ def enter_decoding(
                 requests["window_position"],
             )
             state["window_heap"] += 1
-            state["below_window"] += 1
+            state["below_window"] += width
     groups = int(state["groups"])
     if groups > 0 and (state["joined_at"][groups - 1] == joined_s or groups == MAX_GROUPS):
-        state["joined_count"][groups - 1] += 1
+        state["joined_count"][groups - 1] += width
     else:
         state["joined_at"][groups] = joined_s
-        state["joined_count"][groups] = 1
+        state["joined_count"][groups] = width
         state["groups"] = groups + 1
 
 
@@ -244,11 +247,12 @@ def leave_decoding(requests: Requests, replica: Replica, settings: Record, reque
         requests["position"],
     )
     state["heap"] -= 1
-    state["decoding"] -= 1
-    state["kv_tokens"] -= attended
+    width = int(requests[request]["width"])
+    state["decoding"] -= width
+    state["kv_tokens"] -= width * attended
     window = int(settings["window"])
     if window > 0:
-        state["window_tokens"] -= min(attended, window)
+        state["window_tokens"] -= width * min(attended, window)
         if requests[request]["window_position"] != NONE:
             heap_remove(
                 replica.lists[WINDOW_HEAP],
@@ -258,7 +262,7 @@ def leave_decoding(requests: Requests, replica: Replica, settings: Record, reque
                 requests["window_position"],
             )
             state["window_heap"] -= 1
-            state["below_window"] -= 1
+            state["below_window"] -= width
 
 
 def last_token_s(requests: Requests, replica: Replica, request: int) -> float:
@@ -272,6 +276,6 @@ def last_token_s(requests: Requests, replica: Replica, request: int) -> float:
     joined = float(requests[request]["emit"])
     for i in range(state["groups"]):
         if replica.state[0]["joined_at"][i] == joined:
-            replica.state[0]["joined_count"][i] -= 1
+            replica.state[0]["joined_count"][i] -= requests[request]["width"]
             return joined
     return float(state["last_emit"])

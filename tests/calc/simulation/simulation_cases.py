@@ -86,6 +86,9 @@ def random_rules(draw, family, requests, *, cached=False):
                 "token_budget": longest + seqs,
                 "long_prefill_threshold": 0,
             }
+    elif family is EngineFamily.VLLM_V0:
+        settings |= {"max_seqs": seqs + 4, "token_budget": longest + int(draw.choice([4, 300])) + seqs}
+        settings["num_blocks"] += 4
     elif family is EngineFamily.SARATHI:
         settings |= {"max_seqs": seqs, "token_budget": budget}
     elif family is EngineFamily.NANO_VLLM:
@@ -116,6 +119,19 @@ def random_cluster(draw, family):
     return Cluster(
         replicas=int(draw.integers(2, 4)), router=draw.choice(routers), seed=int(draw.integers(100))
     )
+
+
+def random_groups(draw, requests, rules):
+    """Requests of one to four samples, and a host that holds whatever is swapped."""
+    samples = draw.integers(1, 5, len(requests))
+    tokens = int((requests.input_tokens + requests.output_tokens).max())
+    blocks = 4 * (-(-tokens // rules.block_size) + 2)
+    swap = KvTier(
+        num_blocks=10**6,
+        link=Link(kv_bytes_per_token=1.0, bandwidth_bytes_per_s=float(draw.choice([5e3, 1e6]))),
+    )
+    rules = replace(rules, swap=swap, num_blocks=max(rules.num_blocks, int(1.03 * blocks) + 1))
+    return replace(requests, samples=samples), rules
 
 
 def random_speculation(draw, rules):

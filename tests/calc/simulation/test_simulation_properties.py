@@ -8,6 +8,7 @@ from simulation_cases import (
     FAMILIES,
     random_cluster,
     random_disaggregation,
+    random_groups,
     random_requests,
     random_rules,
     random_speculation,
@@ -22,6 +23,7 @@ CACHING = (EngineFamily.VLLM, EngineFamily.SGLANG, EngineFamily.NANO_VLLM)
 VARIANTS = (
     "plain", "windowed", "followers", "replicas", "stream", "ids", "followers on replicas",
     "pools", "pools and followers", "pools and ids",
+    "groups", "groups windowed", "groups and followers", "groups on replicas",
     "drafts", "drafts and ids", "drafts and pools", "drafts windowed",
     "stream on replicas", "tiers and stream", "tiers and ids", "tiers and ids and pools", "tiers and drafts and ids",
 )  # fmt: skip
@@ -42,6 +44,8 @@ def situation(family, variant, seed):
     cluster = random_cluster(draw, family) if "replicas" in variant else None
     if "pools" in variant:
         cluster = random_disaggregation(draw)
+    if "groups" in variant:
+        requests, rules = random_groups(draw, requests, rules)
     if "tiers" in variant:
         rules = random_tiers(draw, rules)
     if "drafts" in variant:
@@ -64,6 +68,9 @@ def check_ledger(run, result):
         "ready",
         "arriving",
         "owed",
+        "seats",
+        "swapped",
+        "swap_blocks",
     ):
         assert not state[name].any(), name
     assert not state["below_window"].any()
@@ -79,7 +86,11 @@ def check_ledger(run, result):
             assert seen == run.rules.num_blocks
     assert state["finished"].sum() == len(result)
     assert result.peak_blocks <= run.rules.num_blocks
-    assert result.gap_counts.sum() == state["gap_count"].sum() == (result.output_tokens - 1).sum()
+    assert (
+        result.gap_counts.sum()
+        == state["gap_count"].sum()
+        == ((result.output_tokens - 1) * result.samples).sum()
+    )
 
 
 def check_times(requests, result):
@@ -125,12 +136,8 @@ def check_same(result, other, *, seed):
 
 def variants_of(family):
     """Those that the family models."""
-    needs = {"stream": CACHING, "ids": CACHING}
-    needs |= {
-        "pools": FEATURES["prefill_pool"],
-        "drafts": FEATURES["speculation"],
-        "tiers": FEATURES["tiers"],
-    }
+    needs = {"stream": CACHING, "ids": CACHING, "pools": FEATURES["prefill_pool"]}
+    needs |= {"drafts": FEATURES["speculation"], "tiers": FEATURES["tiers"], "groups": FEATURES["samples"]}
     return [v for v in VARIANTS if all(family in able for word, able in needs.items() if word in v)]
 
 
