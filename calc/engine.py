@@ -17,6 +17,13 @@ class Engine(StrEnum):
     OLLAMA = "ollama"
 
 
+ENGINE_NAMES = {
+    Engine.VLLM: "vLLM",
+    Engine.SGLANG: "SGLang",
+    Engine.TENSORRT_LLM: "TensorRT-LLM",
+    Engine.OLLAMA: "Ollama",
+}
+
 _ALIASES = {
     "trt-llm": Engine.TENSORRT_LLM,
     "trtllm": Engine.TENSORRT_LLM,

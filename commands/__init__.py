@@ -12,6 +12,7 @@ from commands import (
     engine,
     fit,
     formula,
+    launch,
     model,
     plan,
     probe,
@@ -20,4 +21,19 @@ from commands import (
     step,
 )
 
-VERBS = (model, fit, step, serve_point, plan, cost, simulate, probe, bench, engine, accuracy, formula, app)
+VERBS = (
+    model,
+    fit,
+    step,
+    serve_point,
+    plan,
+    cost,
+    launch,
+    simulate,
+    probe,
+    bench,
+    engine,
+    accuracy,
+    formula,
+    app,
+)

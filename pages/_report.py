@@ -12,7 +12,9 @@ from calc import format as fmt
 from calc.answer import Answer, headline
 from calc.curves import memory_bar
 from calc.formulas import FORMULAS
+from calc.handover import handover_of
 from calc.scenario import Fidelity, to_query
+from calc.sensitivity import headline_of, sensitivity
 from calc.substitution import formulas_of, symbols_of
 from pages._axes import COLOURS
 from pages._figures import PART_NAMES
@@ -29,7 +31,20 @@ border-bottom: 1px solid rgba(128,128,128,.35); vertical-align: top; overflow-wr
 .bar { display: flex; height: 2.2rem; border: 1px solid rgba(128,128,128,.6); } .bar div { min-width: 1px; }
 .key { display: inline-block; width: .8em; height: .8em; margin-right: .35em; border: 1px solid rgba(128,128,128,.6); }
 .small { opacity: .75; font-size: .88rem; } code { overflow-wrap: anywhere; }
+@page { size: A4; margin: 14mm; }
+@media print { :root { color-scheme: light; } body { font-size: 9.5pt; line-height: 1.35; max-width: none; margin: 0; padding: 0; }
+h1 { font-size: 15pt; } h2 { font-size: 11.5pt; margin-top: .8rem; break-after: avoid; } h3 { font-size: 10pt; margin: .5rem 0 .2rem; break-after: avoid; }
+ul { margin: .2rem 0; } tr, .bar { break-inside: avoid; } * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
+
+
+NOT_MODELLED = (
+    "Bursts, queues and the spread of lengths: the steps are means. The simulator's proof on the page adds them.",
+    "Failures and maintenance beyond the stated headroom.",
+    "Quality: what a smaller format or a cache in fewer bits does to the answers.",
+    "Network between users and the service, tokenisation, and what stands before the engine.",
+    "Storage, people, and discounts that are not on a price list.",
+)
 
 
 def report(result: Answer, metrics: Sequence[Metric], *, link: str, made_on: str) -> str:
@@ -43,8 +58,12 @@ def report(result: Answer, metrics: Sequence[Metric], *, link: str, made_on: str
         _bar(result),
         "<h2>How the answer comes about</h2>",
         *_steps(result),
+        *_sure(result),
+        *_run(result),
         "<h2>Assumed</h2>",
         _list(result.assumptions),
+        "<h2>Not modelled</h2>",
+        _list(NOT_MODELLED),
         "<h2>Asked</h2>",
         _table([("model", result.inputs.scenario.model), *to_query(result.inputs.scenario).items()]),
         "<h2>Sources</h2>",
@@ -54,6 +73,35 @@ def report(result: Answer, metrics: Sequence[Metric], *, link: str, made_on: str
     head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
     viewport = '<meta name="viewport" content="width=device-width, initial-scale=1">'
     return f'<!doctype html><html lang="en"><head>{head}{viewport}</head><body>{"".join(body)}</body></html>'
+
+
+def _sure(result: Answer) -> Iterable[str]:
+    """How far the answer moves when its assumptions do, widest first; nothing for a plan that does not work."""
+    if not result.verdict.fits:
+        return
+    found = sensitivity(result)
+    yield f"<h2>How sure</h2>{_paragraph(headline_of(found))}"
+    yield _table(
+        (
+            s.assumption.name,
+            f"{s.assumption.low_text} to {s.assumption.high_text}",
+            f"{s.low.gpus} to {s.high.gpus} GPUs",
+        )
+        for s in found.swings
+        if not s.assumption.part_of and s.low.fits and s.high.fits
+    )
+
+
+def _run(result: Answer) -> Iterable[str]:
+    """The launch command of the plan's engine, and what it does not say."""
+    if not result.verdict.fits:
+        return
+    handed = handover_of(result)
+    own = handed.commands[0]
+    yield f"<h2>How to run it</h2><p><code>{escape(own.text)}</code></p>"
+    for name, text in own.files:
+        yield f"<p class='small'>{escape(name)}: <code>{escape(text)}</code></p>"
+    yield _list(handed.notes)
 
 
 def _paragraph(text: str) -> str:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.answer import Answer
-from calc.engine import Engine
+from calc.engine import ENGINE_NAMES
 from calc.expected import engine_settings, length_limit, memory_of
 from calc.memory.engines import Ledger
 from calc.memory.launch_flags import launch_flags
@@ -31,13 +31,6 @@ from pages._ui import (
     show_title,
     show_worked_maths,
 )
-
-ENGINE_NAMES = {
-    Engine.VLLM: "vLLM",
-    Engine.SGLANG: "SGLang",
-    Engine.TENSORRT_LLM: "TensorRT-LLM",
-    Engine.OLLAMA: "Ollama",
-}
 
 
 def main() -> None:

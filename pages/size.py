@@ -7,6 +7,7 @@ from calc.curves import memory_bar
 from pages._answer_metrics import answer_metrics
 from pages._costs import draw_costs
 from pages._figures import memory_figure, memory_finding
+from pages._handover import draw_handover
 from pages._inputs import current_answer
 from pages._levers import draw_levers, draw_nearest
 from pages._plans import draw_plans, draw_proof
@@ -35,6 +36,7 @@ def main() -> None:
         draw_proof(result)
         draw_sensitivity(result)
         draw_costs(result)
+        draw_handover(result)
     show_data(step_rows(result), key="size-data", name="ridgebeam-steps")
     show_ignored(
         "Bursts, queues and length distributions: the steps are means; Prove it simulates all three.",

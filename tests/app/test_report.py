@@ -41,6 +41,10 @@ def test_it_says_what_the_page_says():
     assert "79 sequences fit" in text
     assert "max(" in text
     assert "huggingface" in text or "Bundled" in text
+    assert "vllm serve meta-llama/Llama-2-13b-hf" in text
+    assert "over everything assumed" in text
+    assert "Not modelled" in text
+    assert "@media print" in text
 
 
 @pytest.mark.parametrize("scenario", [{}, {"model": "meta-llama/Llama-2-70b-hf", "gpu": "rtx-4060", "tp": 1}])

@@ -50,3 +50,10 @@ def test_what_it_costs_beside_an_api():
         row["tenure"] for table in app.table for row in table.value.to_dict("records") if "tenure" in row
     ]
     assert tenures == ["on demand", "reserved"]
+
+
+def test_a_plan_is_handed_over():
+    app = opened("step-handover", fidelity="textbook")
+    assert any(code.value.startswith("vllm serve meta-llama/Llama-2-13b-hf") for code in app.code)
+    assert any("Flags checked against" in text_of(text) for text in app.markdown)
+    assert any(code.value.endswith("ollama serve") for code in app.code)

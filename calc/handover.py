@@ -1,0 +1,160 @@
+"""What a plan hands over: launch commands with the settings that it assumed, a manifest, and notes on both.
+
+The plan's own engine comes first; the commands of the others start the same layout and length limit.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+from math import ceil
+
+from calc.bill import Day, start_of
+from calc.engine import Engine
+from calc.errors import InputError
+from calc.expected import engine_settings, length_limit
+from calc.manifest import Pod, manifest
+from calc.memory.engines import EngineSettings
+from calc.memory.launch_flags import TENSORRT_OPTIONS_FILE, launch_flags, tensorrt_options
+from calc.memory.launch_table import TABLES, problems_of
+from calc.result import Answer
+from calc.scenario import Fidelity
+
+DEFAULT_SEQUENCES = 256
+"""Most sequences at once that vLLM (on cards below 70 GiB) and TensorRT-LLM start with unless told otherwise."""
+ONLINE_WEIGHTS = ("auto", "fp8")
+"""Weight formats that need no other checkpoint: as stored, and what vLLM and SGLang quantise while loading."""
+UTILIZATION_ENGINES = (Engine.VLLM, Engine.SGLANG, Engine.TENSORRT_LLM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One engine's command. `files`: what it reads, by name; `problems`: what its parser would refuse; `checked`: against what."""
+
+    engine: Engine
+    words: tuple[str, ...]
+    files: tuple[tuple[str, str], ...]
+    problems: tuple[str, ...]
+    checked: str
+
+    @property
+    def text(self) -> str:
+        """The command quoted for a POSIX shell."""
+        return shlex.join(self.words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """The plan's own command first, then those of the other engines; `manifest` None: `manifest_why` says why."""
+
+    commands: tuple[Command, ...]
+    manifest: str | None
+    manifest_why: str
+    notes: tuple[str, ...]
+
+
+def handover_of(result: Answer) -> Handover:
+    """Commands, manifest and notes of an answer that works; raises `InputError` for one that does not."""
+    if not result.verdict.fits or result.fleet is None:
+        raise InputError("plan", result.verdict.reason, "only a plan that works can be handed over")
+    own = Engine(result.inputs.scenario.engine)
+    commands = tuple(
+        command_of(result, engine) for engine in (own, *(other for other in Engine if other is not own))
+    )
+    pod = _pod(result, commands[0])
+    try:
+        text, why = manifest(pod), ""
+    except InputError as error:
+        text, why = None, str(error)
+    return Handover(commands=commands, manifest=text, manifest_why=why, notes=_notes(result, commands[0]))
+
+
+def command_of(result: Answer, engine: Engine) -> Command:
+    """The command that starts one replica of the plan on an engine.
+
+    Settings that only the plan's own engine understands (its share of memory) go to that engine only.
+    """
+    settings = launch_settings(result, engine)
+    model = result.inputs.spec.id
+    words = launch_flags(model, result.layout, settings)
+    files: tuple[tuple[str, str], ...] = ()
+    if engine is Engine.TENSORRT_LLM and (options := tensorrt_options(result.layout, settings)):
+        files = ((TENSORRT_OPTIONS_FILE, options),)
+    table = TABLES[engine]
+    return Command(
+        engine=engine,
+        words=words,
+        files=files,
+        problems=problems_of(engine, words),
+        checked=f"{table.source}, version {table.version}, {table.date}",
+    )
+
+
+def launch_settings(result: Answer, engine: Engine) -> EngineSettings:
+    """The scenario's settings and what the plan relies on beyond them: how many sequences run at once.
+
+    That number is stated where a target binds it (more would miss the target) and where it is above what engines start
+    with; where memory binds, the engine's own pool limits it.
+    """
+    scenario, spec = result.inputs.scenario, result.inputs.spec
+    settings = engine_settings(scenario, max_model_len=length_limit(scenario, spec))
+    settings = replace(settings, engine=engine)
+    if engine is not Engine(scenario.engine):
+        settings = replace(settings, version=None, memory_utilization=None, available_kv_bytes=None)
+        settings = replace(settings, unified_cache=False)  # llama.cpp: every slot has the whole length limit
+    elif engine not in UTILIZATION_ENGINES:
+        settings = replace(settings, memory_utilization=None)
+    if settings.max_seqs is None and result.sequences is not None:
+        batch = result.sequences.batch
+        bound = result.sequences.binding not in {"kv memory", "engine"}
+        slots = engine in {Engine.LLAMA_CPP, Engine.OLLAMA}
+        if bound or slots or batch > DEFAULT_SEQUENCES:
+            settings = replace(
+                settings, max_seqs=max(1, batch // (result.layout.dp * result.layout.attention_dp))
+            )
+    return settings
+
+
+def _pod(result: Answer, command: Command) -> Pod:
+    accelerator = result.inputs.offer.accelerator
+    fleet = result.fleet
+    per_node = max(1, accelerator.node_size)
+    gpus = result.layout.gpus_per_replica
+    return Pod(
+        model_id=result.inputs.spec.id,
+        engine=command.engine,
+        vendor=accelerator.vendor,
+        accelerator_id=accelerator.id,
+        gpus=gpus,
+        nodes=max(result.layout.nodes, 1 if per_node == 1 else ceil(gpus / per_node)),
+        replicas=fleet.replicas if fleet else 1,
+        words=command.words,
+        files=command.files,
+        start_s=start_of(result, Day()),
+    )
+
+
+def _notes(result: Answer, command: Command) -> tuple[str, ...]:
+    scenario = result.inputs.scenario
+    notes = [f"Flags checked against {command.checked}.", *command.problems]
+    if scenario.quantization not in ONLINE_WEIGHTS:
+        notes.append(
+            f"The plan assumes weights in {scenario.quantization}: name a checkpoint stored so in place of "
+            f"{result.inputs.spec.id}."
+        )
+    if scenario.prefix_share > 0 and command.engine not in {Engine.LLAMA_CPP, Engine.OLLAMA}:
+        notes.append(
+            f"The plan relies on {scenario.prefix_share:.0%} of prompt tokens in the prefix cache, which is on by "
+            "default; route requests of one prefix to one replica."
+        )
+    if command.engine in {Engine.LLAMA_CPP, Engine.OLLAMA}:
+        notes.append("llama.cpp reads a GGUF file: name the converted one in place of the model id.")
+    if scenario.fidelity == Fidelity.TEXTBOOK:
+        notes.append("Planned at textbook fidelity: the engine's own memory rules were not asked.")
+    if scenario.kv_bytes_per_gpu is not None and command.engine is not Engine.VLLM:
+        notes.append("The room for the cache was typed; this engine has no flag for it.")
+    if result.fleet is not None and result.fleet.replicas > 1:
+        notes.append(
+            f"{result.fleet.replicas} replicas behind one address, least outstanding requests first."
+        )
+    return tuple(notes)

@@ -1,0 +1,84 @@
+"""`ridgebeam launch`: the commands that start a plan, a Kubernetes manifest, and the scenario to hand over."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from commands.arguments import (
+    INFEASIBLE,
+    OK,
+    add_fidelity,
+    add_formats,
+    add_hardware,
+    add_source,
+    add_traffic,
+    emit,
+    inputs,
+    positive,
+    tokens,
+    verb,
+)
+
+
+def add(verbs: Any) -> None:
+    parser = verb(
+        verbs, "launch", run, "commands that start a plan, a Kubernetes manifest, the scenario as a file"
+    )
+    add_source(parser)
+    add_hardware(parser)
+    add_formats(parser)
+    add_traffic(parser)
+    parser.add_argument("--max-model-len", type=tokens)
+    parser.add_argument("--max-seqs", type=tokens)
+    parser.add_argument("--kv-bytes-per-gpu", type=positive)
+    parser.add_argument(
+        "--print",
+        choices=("commands", "manifest", "scenario"),
+        default="commands",
+        help="what to print without --json: ready to be written to a file",
+    )
+    add_fidelity(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from calc.answer import answer, headline
+    from calc.errors import InputError
+    from calc.handover import handover_of
+    from calc.scenario import to_json, to_query
+
+    if arguments.input is None or arguments.output is None:
+        raise InputError("launch", "no lengths", "a plan needs --input and --output")
+    result = answer(inputs(arguments, gpu=arguments.gpu))
+    if not result.verdict.fits:
+        emit(arguments, {"commands": [], "verdict": result.verdict.as_json()}, [headline(result)])
+        return INFEASIBLE
+    handed = handover_of(result)
+    record = {
+        "commands": [
+            {
+                "engine": str(command.engine),
+                "command": command.text,
+                "files": dict(command.files),
+                "problems": list(command.problems),
+                "checked": command.checked,
+            }
+            for command in handed.commands
+        ],
+        "manifest": handed.manifest,
+        "manifest_why": handed.manifest_why or None,
+        "notes": list(handed.notes),
+        "scenario": to_query(result.inputs.scenario),
+    }
+    if arguments.print == "scenario":
+        lines = [to_json(result.inputs.scenario)]
+    elif arguments.print == "manifest":
+        if handed.manifest is None:
+            raise InputError("manifest", result.layout.label, handed.manifest_why)
+        lines = [handed.manifest.rstrip("\n")]
+    else:
+        own, *others = handed.commands
+        lines = [headline(result), own.text, *(f"  {note}" for note in handed.notes)]
+        lines += [f"{other.engine}: {other.text}" for other in others]
+    emit(arguments, record, lines)
+    return OK

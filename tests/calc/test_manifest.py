@@ -1,0 +1,161 @@
+"""Manifests read back by a YAML parser, field by field, and what a plan hands over."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calc.answer import answer
+from calc.engine import Engine
+from calc.errors import InputError
+from calc.handover import handover_of
+from calc.manifest import PORTS, Pod, manifest, resource_name, to_yaml
+from calc.scenario import Scenario
+from presets.resolve import resolve
+
+DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+POD = Pod(
+    model_id="org/Model-7B",
+    engine=Engine.VLLM,
+    vendor="NVIDIA",
+    accelerator_id="h100-sxm5-80gb",
+    gpus=4,
+    nodes=1,
+    replicas=3,
+    words=("vllm", "serve", "org/Model-7B", "--tensor-parallel-size", "4"),
+    start_s=250.0,
+)
+
+
+def documents(text):
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+
+
+def container(text):
+    return documents(text)["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+
+
+def test_a_deployment_by_the_kubernetes_reference():
+    """apps/v1: the selector matches the pod's labels, the device limit is a whole number in text, probes name a port."""
+    found = documents(manifest(POD))
+    deployment, service = found["Deployment"], found["Service"]
+    assert (deployment["apiVersion"], service["apiVersion"]) == ("apps/v1", "v1")
+    spec = deployment["spec"]
+    assert spec["replicas"] == 3
+    assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+    assert service["spec"]["selector"] == spec["selector"]["matchLabels"]
+    server = container(manifest(POD))
+    assert server["command"] == list(POD.words)
+    assert server["resources"]["limits"] == {"nvidia.com/gpu": "4"}
+    assert server["resources"]["requests"] == server["resources"]["limits"]  # devices cannot be overcommitted
+    assert server["ports"] == [{"name": "http", "containerPort": 8000}]
+    assert service["spec"]["ports"][0]["targetPort"] == "http"
+    assert server["startupProbe"]["failureThreshold"] * server["startupProbe"]["periodSeconds"] >= 3 * 250
+    volumes = {v["name"] for v in spec["template"]["spec"]["volumes"]}
+    assert {mount["name"] for mount in server["volumeMounts"]} == volumes
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_every_engine_listens_where_the_service_looks(engine):
+    words = ("OLLAMA_NUM_PARALLEL=4", "ollama", "serve") if engine is Engine.OLLAMA else ("server", "m")
+    server = container(manifest(replace(POD, engine=engine, words=words)))
+    assert server["ports"][0]["containerPort"] == PORTS[engine]
+    if engine is Engine.OLLAMA:
+        values = {entry["name"]: entry.get("value") for entry in server["env"]}
+        assert values["OLLAMA_NUM_PARALLEL"] == "4"
+        assert server["command"] == ["ollama", "serve"]
+    assert ":" in server["image"]
+
+
+def test_files_are_mounted_where_the_command_reads_them():
+    pod = replace(
+        POD,
+        engine=Engine.TENSORRT_LLM,
+        words=("trtllm-serve", "m", "--extra_llm_api_options", "options.yaml"),
+        files=(("options.yaml", "kv_cache_config:\n  dtype: fp8\n"),),
+    )
+    found = documents(manifest(pod))
+    assert yaml.safe_load(found["ConfigMap"]["data"]["options.yaml"]) == {"kv_cache_config": {"dtype": "fp8"}}
+    server = container(manifest(pod))
+    assert "/options.yaml" in server["command"]
+    assert {"name": "options", "mountPath": "/options.yaml", "subPath": "options.yaml"} in server[
+        "volumeMounts"
+    ]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.text(min_size=1, max_size=120), st.integers(1, 8))
+def test_no_name_changes_the_structure(model_id, gpus):
+    text = manifest(replace(POD, model_id=model_id, gpus=gpus, words=("vllm", "serve", model_id)))
+    found = documents(text)
+    assert set(found) == {"Deployment", "Service"}
+    assert container(text)["command"][2] == model_id
+    name = found["Deployment"]["metadata"]["name"]
+    assert DNS_LABEL.fullmatch(name)
+    assert len(name) <= 63
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.from_regex(r"[a-z]{1,8}x", fullmatch=True), inner),
+    )
+)
+def test_yaml_reads_back(value):
+    assert yaml.safe_load(to_yaml(value)) == value
+
+
+def test_names_are_dns_labels():
+    assert resource_name("meta-llama/Llama-3.3-70B-Instruct") == "llama-3-3-70b-instruct"
+    assert resource_name("01-ai/01") == "model-01"
+
+
+@pytest.mark.parametrize("wrong", [{"nodes": 2}, {"vendor": "Apple"}])
+def test_refusals(wrong):
+    with pytest.raises(InputError):
+        manifest(replace(POD, **wrong))
+
+
+# ---- hand-over of a plan -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return answer(resolve(Scenario(tpot_s=0.02, tp=2, memory_utilization=0.92)))
+
+
+def test_the_plan_hands_over_what_it_assumed(plan):
+    handed = handover_of(plan)
+    own = handed.commands[0]
+    assert own.engine is Engine.VLLM
+    words = list(own.words)
+    assert words[words.index("--tensor-parallel-size") + 1] == "2"
+    assert words[words.index("--gpu-memory-utilization") + 1] == "0.92"
+    assert plan.sequences.binding == "tpot"
+    assert words[words.index("--max-num-seqs") + 1] == str(plan.sequences.batch)
+    deployed = documents(handed.manifest)["Deployment"]
+    assert deployed["spec"]["replicas"] == plan.fleet.replicas
+    assert container(handed.manifest)["command"] == words
+
+
+def test_every_engine_gets_a_command_that_it_takes(plan):
+    commands = handover_of(plan).commands
+    assert {command.engine for command in commands} == set(Engine)
+    assert [command.problems for command in commands] == [()] * len(commands)
+    assert all(
+        "0.92" not in command.text for command in commands[1:]
+    )  # a share of memory means something else there
+
+
+def test_formats_that_need_another_checkpoint_are_noted():
+    handed = handover_of(answer(resolve(Scenario(quantization="int4-g128"))))
+    assert any("checkpoint stored so" in note for note in handed.notes)
+
+
+def test_what_does_not_work_is_not_handed_over():
+    with pytest.raises(InputError):
+        handover_of(answer(resolve(Scenario(model="meta-llama/Llama-3.3-70B-Instruct", tp=1))))
