@@ -40,6 +40,10 @@ def add(verbs: Any) -> None:
     rare.add_argument(
         "--draft-layers", type=tokens, default=0, metavar="N", help="layers that a drafter caches"
     )
+    rare.add_argument(
+        "--max-loras", type=tokens, default=0, metavar="N", help="adapters that a batch may mix"
+    )
+    rare.add_argument("--max-lora-rank", type=tokens, default=16, metavar="R", help="their largest rank")
     rare.add_argument("--mtp", action="store_true", help="the checkpoint's own draft layers are loaded")
     rare.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
     rare.add_argument("--no-prefix-caching", action="store_true")
@@ -74,6 +78,8 @@ def settings(arguments: argparse.Namespace) -> EngineSettings:
         draft_tokens=arguments.draft_tokens,
         draft_layers=arguments.draft_layers,
         mtp=arguments.mtp,
+        max_loras=arguments.max_loras,
+        max_lora_rank=arguments.max_lora_rank,
         enforce_eager=arguments.enforce_eager,
         prefix_caching=False if arguments.no_prefix_caching else None,
         offline=arguments.offline,

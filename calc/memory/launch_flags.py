@@ -79,6 +79,8 @@ def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str,
         ("--max-num-batched-tokens", settings.max_batched_tokens),
         ("--max-num-seqs", settings.max_seqs),
         ("--block-size", settings.block_size),
+        ("--max-loras", settings.max_loras or None),
+        ("--max-lora-rank", settings.max_lora_rank if settings.max_loras else None),
         ("--kv-cache-dtype", cache_name(Engine.VLLM, settings.kv_dtype)),
         ("--quantization", settings.quantization if settings.quantization == "fp8" else None),
         (
@@ -88,6 +90,7 @@ def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str,
     ]
     switches = [
         ("--enable-expert-parallel", layout.ep > 1),
+        ("--enable-lora", settings.max_loras > 0),
         ("--enforce-eager", settings.enforce_eager),
         ("--no-enable-prefix-caching", settings.prefix_caching is False),
         ("--disable-hybrid-kv-cache-manager", settings.hybrid_cache is False),

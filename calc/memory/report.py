@@ -13,6 +13,7 @@ Json = dict[str, Any]
 # Fields of "per_gpu" and the lines that they sum.
 PER_GPU = (
     ("weights_bytes", (LineKind.WEIGHTS,)),
+    ("adapter_bytes", (LineKind.ADAPTERS,)),
     ("activation_bytes", (LineKind.ACTIVATION,)),
     ("non_torch_bytes", (LineKind.NON_TORCH,)),
     ("graph_bytes", (LineKind.GRAPHS,)),

@@ -68,12 +68,12 @@ def test_weights_within_the_bars():
 
 
 def test_pools_from_the_settings_alone():
-    # Bars of the project: medians 1% and 1.5%, 90th percentiles 6% and 8%. The smaller cards miss theirs by a little.
+    # Bars of the project: medians 1% and 1.5%, 90th percentiles 6% and 8%. The smaller cards miss the last by a little.
     large, small = group("pool", "cards of 39 GiB and more"), group("pool", "smaller cards")
     assert (large.rows, small.rows) >= (40, 20)
     assert large.median < 0.01
     assert large.p90 < 0.06
-    assert small.median < 0.018
+    assert small.median < 0.015
     assert small.p90 < 0.085
 
 
@@ -344,6 +344,32 @@ def test_report_has_the_contracts_fields():
         "max_concurrency",
         "needed_bytes_for_max_len",
     } <= set(record["kv"])
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+def test_adapters_take_what_their_parameters_store(tp):
+    """PEFT counts 41,943,040 parameters of a rank-16 adapter on every projection of Llama 3.1 8B."""
+
+    def adapters(degree, n):
+        chosen = EngineSettings(max_loras=n, max_lora_rank=16)
+        rank = ledger(LLAMA_8B, H100, Layout(tp=degree), chosen).tightest
+        return rank.bytes_of(LineKind.ADAPTERS), float(rank.kv.best)
+
+    stored = 4 * 41_943_040 * 2
+    if tp == 1:
+        assert adapters(1, 4)[0] == pytest.approx(stored, rel=0.01)  # torch counts whole segments
+    else:
+        # A of the inward projections and B of the outward ones are whole on both ranks
+        whole = 32 * 4 * 16 * 2 * (5 * 4096 + 2 * 4096)
+        assert adapters(2, 4)[0] == pytest.approx((stored - whole) / 2 + whole, rel=0.01)
+    none, with_adapters = adapters(tp, 0), adapters(tp, 4)
+    assert none[0] == 0
+    assert none[1] - with_adapters[1] == pytest.approx(with_adapters[0])
+
+
+def test_adapters_of_an_engine_whose_buffers_are_unknown_are_refused():
+    with pytest.raises(InputError, match="max_loras"):
+        ledger(LLAMA_8B, H100, Layout(), EngineSettings(engine=Engine.TENSORRT_LLM, max_loras=2))
 
 
 def test_a_release_from_the_future_is_named():

@@ -15,6 +15,7 @@ class LineKind(StrEnum):
     """What a line of the ledger pays for."""
 
     WEIGHTS = "weights"
+    ADAPTERS = "adapters"
     ACTIVATION = "activation"
     NON_TORCH = "non-torch"
     GRAPHS = "cuda graphs"

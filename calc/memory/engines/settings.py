@@ -58,6 +58,10 @@ class EngineSettings:
     draft_layers: int = 0  # further attention layers, as wide as the model's own, that a drafter brings
     mtp: bool = False  # the checkpoint's own multi-token-prediction layers draft
 
+    # low-rank adapters: how many a batch may mix, and the largest rank
+    max_loras: int = 0
+    max_lora_rank: int = 16
+
     # SGLang
     window_pool_ratio: float = 0.8  # tokens of the sliding pool over tokens of the full pool
     state_memory_ratio: float = 0.9  # memory of recurrent states over memory of the KV cache
@@ -76,9 +80,11 @@ class EngineSettings:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and 1 <= value <= MAX_TOKENS):
                 raise InputError(name, value, f"it must be a whole number from 1 to {MAX_TOKENS:,}")
-        for name in ("draft_tokens", "draft_layers"):
+        for name in ("draft_tokens", "draft_layers", "max_loras"):
             if not 0 <= getattr(self, name) <= 1000:
                 raise InputError(name, getattr(self, name), "it must be a whole number from 0 to 1,000")
+        if not 1 <= self.max_lora_rank <= 4096:
+            raise InputError("max_lora_rank", self.max_lora_rank, "it must be a whole number from 1 to 4,096")
         for name in ("device_memory_bytes", "free_memory_bytes"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1e15:

@@ -14,6 +14,7 @@ from calc.accelerator import Accelerator
 from calc.engine import Engine
 from calc.layout import Layout
 from calc.memory.engines.activation import StepShape, activation_estimate, activation_peak
+from calc.memory.engines.adapters import adapter_bytes
 from calc.memory.engines.estimates import (
     default_mxfp4_kernel,
     is_bitsandbytes,
@@ -176,6 +177,10 @@ def _rank(
             note="communication and library buffers outside torch",
         ),
     ]
+    adapters = adapter_bytes(shape, stage, plan, adapters=settings.max_loras, rank=settings.max_lora_rank)
+    if adapters:
+        note = f"buffers for {settings.max_loras} at a time, up to rank {settings.max_lora_rank}"
+        lines.append(Line(kind=LineKind.ADAPTERS, bytes=Estimate.exactly(adapters), note=note))
     graphs = _graph_line(shape, layout, settings, start, stage)
     if graphs is not None:
         lines.append(graphs)
