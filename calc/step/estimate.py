@@ -177,11 +177,12 @@ class StepModel:
         concurrency: Any,
         prefix_tokens: Any = 0.0,
         disaggregated: bool = False,
+        overlapped: bool = False,
     ) -> ServingPoint:
         """A replica at `concurrency` users who each wait for their answer and ask again.
 
         prefix_tokens: part of every prompt that a prefix cache holds. disaggregated: prompts run on other GPUs, whose
-        cache is sent over the links before the first token.
+        cache is sent over the network before the first token; overlapped: layer by layer, while the prompt is computed.
         """
         if self.spec.decoder is None:
             raise InputError(
@@ -223,7 +224,9 @@ class StepModel:
                 first_token=first,
             )
             decoding = found.decoding
-        transfer = self.kv_transfer_s(input_tokens) if disaggregated else 0.0
+        transfer: Any = 0.0
+        if disaggregated:
+            transfer = self.kv_transfer_s(input_tokens, overlapped=overlapped, prefill_s=found.prefill_s)
         return self._point(
             found,
             context=context,
@@ -298,13 +301,18 @@ class StepModel:
             parts=found,
         )
 
-    def kv_transfer_s(self, tokens: Any, *, overlapped: bool = False) -> Any:
-        """Seconds to send a prompt's cache from a prefill to a decode replica; overlapped: only the last layer's is seen."""
+    def kv_transfer_s(self, tokens: Any, *, overlapped: bool = False, prefill_s: Any = 0.0) -> Any:
+        """Seconds that the first decode step waits for a prompt's cache from the prefill replica, after the prompt is done.
+
+        Serial: the whole transfer. Overlapped layer by layer (Splitwise, Mooncake): what the prefill of `prefill_s` seconds
+        does not hide, and the last layer, which only begins to travel when the prompt is done.
+        """
         sizes = np.array([sequence_bytes(self.spec, round(float(t))) for t in np.atleast_1d(tokens)])
-        ranks = self.layout.tp
-        serial = sizes / (ranks * NODE_LINK_BYTES_PER_S)
+        serial = sizes / (self.layout.tp * NODE_LINK_BYTES_PER_S)
+        if not overlapped:
+            return serial
         layers = float(self.operators.features["layers"][0]) or 1.0
-        return serial / layers if overlapped else serial
+        return np.maximum(serial - np.asarray(prefill_s), 0.0) + serial / layers
 
 
 DECODING_ROUNDS = 3

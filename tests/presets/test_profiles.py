@@ -1,10 +1,13 @@
 """Fitted profiles: one for every accelerator and engine, ranges that widen as evidence thins, and the stored fit's own bars."""
 
+import json
+
 import numpy as np
 import pytest
 
+from calc.architectures import parse
 from calc.engine import Engine
-from calc.errors import InputError
+from calc.errors import InputError, UnsupportedArchitecture
 from calc.layout import Layout
 from calc.operators import ForwardPass
 from calc.profile import Evidence
@@ -40,6 +43,30 @@ def test_every_bundled_architecture_gets_an_answer():
             total = float(asked.step(step).total.best[0])
             assert total > 0 or spec.decoder is None
             assert np.isfinite(total)
+
+
+@pytest.mark.reference
+def test_every_readable_reference_config_gets_a_step_and_a_serving_point(reference):
+    """What the architectures refuse by name is refused here too; nothing else fails."""
+    device = accelerators.load("h100-sxm5-80gb")
+    profile = profiles.load(device, "vllm")
+    timed, refused = 0, 0
+    for path in sorted((reference / "configs").glob("*.json")):
+        try:
+            spec = parse(json.loads(path.read_text()), model_id=path.stem)
+        except UnsupportedArchitecture:
+            refused += 1
+            continue
+        model = StepModel.of(spec, device, Layout(), profile)
+        step = ForwardPass.prefill(512.0) if spec.decoder is None else ForwardPass.decode(4.0, 1000.0)
+        total = model.step(step).total
+        assert 0 < float(total.low[0]) < float(total.best[0]) < float(total.high[0]), path.stem
+        if spec.decoder is not None:
+            point = model.serving(input_tokens=500.0, output_tokens=100.0, concurrency=4.0)
+            assert 0 < float(point.tpot_s.low[0]) < float(point.tpot_s.high[0]), path.stem
+        timed += 1
+    assert timed > 200
+    assert refused < 20
 
 
 def test_the_range_widens_as_evidence_thins():

@@ -76,15 +76,7 @@ class EngineSettings:
 
     def __post_init__(self) -> None:
         self._check_fractions()
-        for name in ("max_model_len", "max_batched_tokens", "max_seqs", "block_size"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and 1 <= value <= MAX_TOKENS):
-                raise InputError(name, value, f"it must be a whole number from 1 to {MAX_TOKENS:,}")
-        for name in ("draft_tokens", "draft_layers", "max_loras"):
-            if not 0 <= getattr(self, name) <= 1000:
-                raise InputError(name, getattr(self, name), "it must be a whole number from 0 to 1,000")
-        if not 1 <= self.max_lora_rank <= 4096:
-            raise InputError("max_lora_rank", self.max_lora_rank, "it must be a whole number from 1 to 4,096")
+        self._check_counts()
         for name in ("device_memory_bytes", "free_memory_bytes"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1e15:
@@ -93,8 +85,18 @@ class EngineSettings:
             raise InputError("state_dtype", self.state_dtype, f"it must be one of {', '.join(STATE_FORMATS)}")
         if self.available_kv_bytes is not None and not -1e15 < self.available_kv_bytes < 1e15:
             raise InputError("available_kv_bytes", self.available_kv_bytes, "it must be a number of bytes")
-        if not 1 <= self.decode_context_parallel <= 1024:
-            raise InputError("decode_context_parallel", self.decode_context_parallel, "it must be 1 to 1,024")
+
+    def _check_counts(self) -> None:
+        for name in ("max_model_len", "max_batched_tokens", "max_seqs", "block_size"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int) and 1 <= value <= MAX_TOKENS):
+                raise InputError(name, value, f"it must be a whole number from 1 to {MAX_TOKENS:,}")
+        for name in ("draft_tokens", "draft_layers", "max_loras"):
+            if not 0 <= getattr(self, name) <= 1000:
+                raise InputError(name, getattr(self, name), "it must be a whole number from 0 to 1,000")
+        for name, most in (("decode_context_parallel", 1024), ("max_lora_rank", 4096)):
+            if not 1 <= getattr(self, name) <= most:
+                raise InputError(name, getattr(self, name), f"it must be 1 to {most:,}")
 
     def _check_fractions(self) -> None:
         if self.memory_utilization is not None and not 0 < self.memory_utilization <= 1:

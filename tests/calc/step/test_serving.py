@@ -82,7 +82,8 @@ def test_a_disaggregated_decoder_sees_no_prompts_but_waits_for_the_cache():
     assert float(apart.tpot_s.best[0]) < float(together.tpot_s.best[0])
     sent = 4000 * 80 * 8 * 128 * 2 * 2
     assert float(model.kv_transfer_s(4000)[0]) == pytest.approx(sent / (8 * 50e9))
-    assert float(model.kv_transfer_s(4000, overlapped=True)[0]) == pytest.approx(sent / (8 * 50e9) / 80)
+    hidden = model.kv_transfer_s(4000, overlapped=True, prefill_s=1.0)
+    assert float(hidden[0]) == pytest.approx(sent / (8 * 50e9) / 80)
 
 
 def test_pipeline_stages_add_hops():
@@ -191,3 +192,28 @@ def test_steps_with_and_without_prompts_stand_side_by_side():
         ForwardPass.prefill(512.0),
     ]
     assert together == pytest.approx([float(model.step(step).total.best[0]) for step in alone], rel=1e-12)
+
+
+def test_a_transfer_behind_the_prefill_shows_only_where_it_is_slower():
+    """Splitwise and Mooncake: max(0, transfer - prefill) + one layer of 80."""
+    model = StepModel.of(SPEC, H100, Layout(tp=4), profiles.load(H100, "vllm"), quantization="fp8")
+    serial = float(model.kv_transfer_s(8000)[0])
+    hidden = float(model.kv_transfer_s(8000, overlapped=True, prefill_s=10.0)[0])
+    short = float(model.kv_transfer_s(8000, overlapped=True, prefill_s=0.25 * serial)[0])
+    assert hidden == pytest.approx(serial / 80)
+    assert short == pytest.approx(0.75 * serial + serial / 80)
+    asked = {"input_tokens": 8000.0, "output_tokens": 200.0, "concurrency": 4.0, "disaggregated": True}
+    late, early = (float(model.serving(**asked, overlapped=o).ttft_s.best[0]) for o in (False, True))
+    assert early < late
+
+
+def test_adapters_cost_their_matrices_and_kernels():
+    """LoRA: two thin GEMMs beside every matrix; more adapters in a batch read more of them."""
+    profile = profiles.load(H100, "vllm")
+    step = ForwardPass.decode(32.0, 1000.0)
+
+    def seconds(**adapters):
+        return float(StepModel.of(SPEC, H100, Layout(tp=4), profile, **adapters).step(step).total.best[0])
+
+    plain, one, many = seconds(), seconds(lora_rank=16), seconds(lora_rank=16, lora_adapters=32)
+    assert plain < one < many < 2 * plain
