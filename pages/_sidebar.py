@@ -13,6 +13,7 @@ import streamlit as st
 from calc.scenario import Scenario, Traffic, from_query
 from pages import _controls as table
 from pages._controls import CONFIG_KEY, DEFAULT, GPU_JSON_KEY, Control, read_controls, widget_value
+from pages._gated import draw_gated
 from pages._own_hardware import GPU_KEY, draw_own_hardware, forget_carried
 
 SCENARIO_KEY = "_scenario"
@@ -48,6 +49,7 @@ def draw_sidebar() -> None:
         with st.expander("More: paste a config.json, revision"):
             _draw_config()
             _draw(*table.MODEL_MORE)
+            draw_gated()
         st.subheader("Hardware")
         _draw(*table.HARDWARE)
         draw_own_hardware()
