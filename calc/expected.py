@@ -22,7 +22,7 @@ from calc.memory.kv import sequence_bytes
 from calc.memory.launch_flags import launch_flags
 from calc.model import ModelSpec
 from calc.operators import ForwardPass
-from calc.profile import Profile
+from calc.profile import Profile, Schedule
 from calc.provenance import Estimate
 from calc.scenario import Scenario
 from calc.sizing import (
@@ -35,6 +35,7 @@ from calc.sizing import (
     users_with_headroom,
 )
 from calc.slo import Slo
+from calc.speculative import tokens_per_pass
 from calc.step import ServingPoint, StepModel, binding
 from calc.timing import StepTime
 from calc.workload import Workload
@@ -61,11 +62,31 @@ def engine_settings(scenario: Scenario, *, max_model_len: int | None) -> EngineS
         memory_utilization=scenario.memory_utilization,
         max_model_len=max_model_len,
         max_seqs=scenario.max_seqs,
+        max_batched_tokens=scenario.max_batched_tokens,
+        chunked_prefill=None if scenario.chunked_prefill else False,
+        prefix_caching=None if scenario.prefix_caching else False,
+        draft_tokens=scenario.draft_tokens,
         kv_dtype=stated(scenario.kv_dtype),
         quantization=stated(scenario.quantization),
         device_memory_bytes=scenario.device_memory_bytes,
         available_kv_bytes=scenario.kv_bytes_per_gpu,
     )
+
+
+def tuned(profile: Profile, scenario: Scenario) -> Profile:
+    """The profile with the scenario's token budget of a step, and with prompts alone where they are not chunked."""
+    engine = profile.engine
+    if scenario.max_batched_tokens is not None:
+        engine = replace(engine, chunk_tokens=scenario.max_batched_tokens)
+    if not scenario.chunked_prefill:
+        longest = max(engine.chunk_tokens, ceil(scenario.input_tokens))
+        engine = replace(engine, schedule=Schedule.PREFILL_FIRST, chunk_tokens=longest)
+    return profile if engine is profile.engine else replace(profile, engine=engine)
+
+
+def tokens_of_pass(scenario: Scenario) -> float:
+    """Tokens that a sequence gains in one step: one, or more where proposals are verified."""
+    return float(tokens_per_pass(acceptance=scenario.acceptance, drafts=scenario.draft_tokens))
 
 
 def launch_command(scenario: Scenario, spec: ModelSpec, layout: Layout) -> str:
@@ -121,7 +142,8 @@ def memory_of(
     found = ledger(spec, accelerator, layout, chosen, nearest=False)
     kept = max(1, round(scenario.input_tokens + scenario.output_tokens))
     mean = ledger(spec, accelerator, layout, replace(chosen, max_model_len=kept), nearest=False)
-    fit = int(mean.kv.max_concurrency) * layout.dp if mean.kv.available_bytes > 0 else 0
+    ranks = layout.dp * layout.attention_dp  # each holds the caches of its own sequences
+    fit = int(mean.kv.max_concurrency) * ranks if mean.kv.available_bytes > 0 else 0
     rank = found.tightest
     weights = rank.bytes_of(LineKind.WEIGHTS)
     per_token = sequence_bytes(spec, kept, scenario.kv_format) / kept
@@ -157,7 +179,7 @@ def replica_curve(
         spec,
         accelerator,
         layout,
-        profile,
+        tuned(profile, scenario),
         fidelity=scenario.fidelity,
         quantization=stated(scenario.quantization),
         kv_dtype=scenario.kv_format,
@@ -171,6 +193,8 @@ def replica_curve(
         output_tokens=workload.output.mean_tokens,
         concurrency=users,
         prefix_tokens=min(prompt * workload.prefix_share, prompt - 1.0),
+        drafts=scenario.draft_tokens,
+        tokens_per_pass=tokens_of_pass(scenario),
     )
     return Replica(model=model, workload=workload, users=users, point=point)
 
@@ -234,11 +258,11 @@ def fleet_of(replica: Replica, workload: Workload, *, batch: int, headroom: floa
     return fleet, users
 
 
-def decode_at(replica: Replica, users: float) -> DecodeStep:
-    """Step 3 at the concurrency where the replica works."""
+def decode_at(replica: Replica, users: float, scenario: Scenario) -> DecodeStep:
+    """Step 3 at the concurrency where the replica works; with drafts it is one verifying pass."""
     batch = max(1, round(users))
     context = mean_context(replica.workload)
-    step = replica.model.step(ForwardPass.decode(float(batch), context))
+    step = replica.model.step(ForwardPass.verify(float(batch), context, drafts=scenario.draft_tokens))
     seconds, terms = single(step.total), step.terms
     return DecodeStep(
         batch=batch,
@@ -248,7 +272,7 @@ def decode_at(replica: Replica, users: float) -> DecodeStep:
             terms_s={name: _one(value) for name, value in terms.items()},
             bound=str(np.ravel(binding(terms))[0]),
         ),
-        tokens_per_s=batch / float(seconds.best),
+        tokens_per_s=batch * tokens_of_pass(scenario) / float(seconds.best),
     )
 
 

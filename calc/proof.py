@@ -15,25 +15,30 @@ from calc import format as fmt
 from calc.engine import Engine
 from calc.errors import InputError
 from calc.expected import replica_curve
+from calc.layout import Layout
 from calc.memory.kv import sequence_bytes
 from calc.result import Answer
-from calc.scenario import Fidelity
+from calc.scenario import Fidelity, Scenario
 from calc.simulation import capacity, workload
 from calc.simulation.cluster import Cluster, Router
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import SimulationResult
-from calc.simulation.rules import EngineRules, engine_rules
+from calc.simulation.rules import EngineRules, Speculation, engine_rules
+from calc.simulation.run import simulate
+from calc.simulation.state import LoadState
 from calc.simulation.step_table import StepTable
 from calc.sized import replica_weight_bytes, timing_of
 from calc.sizing import BLOCK_TOKENS, mean_context
 from calc.slo import Slo
 from calc.step_clock import step_clock, textbook_clock
 
-REQUESTS_PER_REPLICA = 400
-FEWEST_REQUESTS = 3_000
-MOST_REQUESTS = 40_000
+REQUESTS_PER_REPLICA = 600
+FEWEST_REQUESTS = 4_000
+MOST_REQUESTS = 30_000
+DAY_S = 86_400.0
+"""A job without a target for single requests is promised within the day: what counts is that the queue does not grow."""
 MOST_EXTRA_REPLICAS = 4  # times the planned number; past that the plan is wrong, not small
-RATE_PRECISION = 0.03
+RATE_PRECISION = 0.04
 FAMILIES = {
     Engine.VLLM: "vllm",
     Engine.SGLANG: "sglang",
@@ -62,6 +67,13 @@ class Proof:
     requests: int
     notes: tuple[str, ...]
 
+    @property
+    def headroom(self) -> float | None:
+        """Traffic beyond the asked rate that the proven replicas still carry, as a share of it; None: not searched."""
+        if self.breaks_at_per_s is None or self.rate_per_s <= 0:
+            return None
+        return self.breaks_at_per_s / self.rate_per_s - 1.0
+
 
 def prove(result: Answer, *, seed: int = 0, told: Callable[[str], None] | None = None) -> Proof:
     """Simulate the answer's plan; raises InputError where there is nothing to prove.
@@ -73,32 +85,35 @@ def prove(result: Answer, *, seed: int = 0, told: Callable[[str], None] | None =
     replicas = result.fleet.replicas
     rate = result.fleet.rate_per_s
     slo = _targets(result)
-    searched = capacity.Searched(
+    searched = Trials(
         requests=requests_of(result, seed=seed),
         rules=rules_of(result),
         step=clock_of(result),
         slo=slo,
         cluster=Cluster(router=Router.LEAST_OUTSTANDING),
+        streams=streams_of(result.layout),
     )
     say = told or (lambda _text: None)
     say(f"{replicas} replicas at {rate:.4g} requests/s")
-    planned = capacity.try_load(_without_percentile(searched), rate_per_s=rate, replicas=replicas)
+    planned = _whole_trial(searched, rate_per_s=rate, replicas=replicas)
     if planned.result is None:
         raise InputError("simulation", "stopped early", "a trial without a percentile runs to its end")
-    holds = planned.result.holds(slo) and planned.holds
+    holds = planned.holds
     found, proven = (replicas, planned.result) if holds else (None, None)
     if not holds:
         for more in _more(replicas):
             say(f"{more} replicas")
-            trial = capacity.try_load(searched, rate_per_s=rate, replicas=more)
+            trial = _trial(searched, rate_per_s=rate, replicas=more)
             if trial.holds:
                 found, proven = more, trial.result
                 break
     breaks = None
-    if found is not None:
+    if found is not None and not _closed(searched):
         say("the rate at which the promise breaks")
-        top = capacity.largest_rate(searched, replicas=found, precision=RATE_PRECISION)
-        breaks = top.best.rate_per_s if top.best else None
+        top = capacity.largest_rate(
+            searched.searched(slo), replicas=found * searched.streams, precision=RATE_PRECISION
+        )
+        breaks = max(rate, top.best.rate_per_s) if top.best else rate  # the rate itself was seen to hold
     return Proof(
         slo=slo,
         rate_per_s=rate,
@@ -117,11 +132,18 @@ def headline_of(proof: Proof) -> str:
     """The proof in one sentence or two."""
     at = f"at {fmt.plain(proof.rate_per_s, 'requests/s')}"
     measure = "mean" if proof.slo.percentile is None else f"p{proof.slo.percentile:g}"
+    job = proof.slo == Slo(e2e_s=DAY_S)
     if proof.replicas is None:
         most = MOST_EXTRA_REPLICAS * proof.planned_replicas
-        return f"Refuted: {at} the {measure} targets fail even on {fmt.plural(most, 'replica')}."
+        what = "the queue grows" if job else f"the {measure} targets fail"
+        return f"Refuted: {at} {what} even on {fmt.plural(most, 'replica')}."
     hold = "holds" if proof.replicas == 1 else "hold"
-    held = f"{fmt.plural(proof.replicas, 'replica')} {hold} the {measure} targets {at}"
+    what = (
+        ("keeps up with" if proof.replicas == 1 else "keep up with")
+        if job
+        else f"{hold} the {measure} targets"
+    )
+    held = f"{fmt.plural(proof.replicas, 'replica')} {what} {at.removeprefix('at ') if job else at}"
     breaks = ""
     if proof.breaks_at_per_s is not None:
         breaks = f"; the promise breaks above {fmt.plain(proof.breaks_at_per_s, 'requests/s')}"
@@ -131,9 +153,60 @@ def headline_of(proof: Proof) -> str:
     return f"The means planned {planned}; by simulation {held}{breaks}."
 
 
-def _without_percentile(searched: capacity.Searched) -> capacity.Searched:
-    """The same search with targets as means: such a trial is never stopped early, so that all percentiles are known."""
-    return replace(searched, slo=replace(searched.slo, percentile=None))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trials:
+    """What every trial of one proof shares: requests, rules, step times, targets and the router.
+
+    `streams`: schedulers of one replica that step beside each other, see `streams_of`.
+    """
+
+    requests: RequestTable
+    rules: EngineRules
+    step: StepTable
+    slo: Slo
+    cluster: Cluster
+    streams: int
+
+    def searched(self, slo: Slo) -> capacity.Searched:
+        return capacity.Searched(
+            requests=self.requests, rules=self.rules, step=self.step, slo=slo, cluster=self.cluster
+        )
+
+
+def _closed(trials: Trials) -> bool:
+    """Whether users wait for their answers before they ask again."""
+    return trials.requests.predecessor is not None
+
+
+def _trial(trials: Trials, *, rate_per_s: float, replicas: int) -> capacity.Trial:
+    """One load on so many replicas; open traffic stops as soon as the promise is lost."""
+    if _closed(trials):
+        return _closed_trial(trials, replicas=replicas)
+    asked = trials.searched(trials.slo)
+    return capacity.try_load(asked, rate_per_s=rate_per_s, replicas=replicas * trials.streams)
+
+
+def _whole_trial(trials: Trials, *, rate_per_s: float, replicas: int) -> capacity.Trial:
+    """The same to its end, so that all percentiles are known: targets as means never stop a trial early."""
+    if _closed(trials):
+        return _closed_trial(trials, replicas=replicas)
+    means = trials.searched(replace(trials.slo, percentile=None))
+    trial = capacity.try_load(means, rate_per_s=rate_per_s, replicas=replicas * trials.streams)
+    stable = trial.result is not None and trial.result.state is not LoadState.SATURATED
+    return replace(trial, holds=stable and trial.result is not None and trial.result.holds(trials.slo))
+
+
+def _closed_trial(trials: Trials, *, replicas: int) -> capacity.Trial:
+    """Users who wait: every first request of a user arrives at once and is not judged."""
+    cluster = replace(trials.cluster, replicas=replicas * trials.streams)
+    result = simulate(trials.requests, trials.rules, trials.step, cluster=cluster)
+    later = None if trials.requests.predecessor is None else trials.requests.predecessor >= 0
+    return capacity.Trial(
+        rate_per_s=result.requests_per_s,
+        replicas=replicas,
+        holds=result.holds(trials.slo, later),
+        result=result,
+    )
 
 
 def _more(replicas: int) -> tuple[int, ...]:
@@ -145,26 +218,29 @@ def _more(replicas: int) -> tuple[int, ...]:
 
 
 def _targets(result: Answer) -> Slo:
+    """The scenario's targets; without any the promise is that the work is done within a day, and no queue grows."""
     slo = result.inputs.scenario.slo
-    if slo.ttft_s is None and slo.tpot_s is None and slo.e2e_s is None:
-        raise InputError(
-            "targets", "none", "a promise to prove needs at least one target (TTFT, TPOT, end to end)"
-        )
-    if result.inputs.scenario.workload.rate_per_s is None:
-        raise InputError(
-            "traffic", "users", "give requests per second: a closed loop slows its own arrivals down"
-        )
     if not result.fleet or result.fleet.rate_per_s <= 0:
         raise InputError("rate", 0, "there is nothing to prove without traffic")
-    return slo
+    return Slo(e2e_s=DAY_S) if is_job(slo) else slo
+
+
+def is_job(slo: Slo) -> bool:
+    """Whether only throughput counts: no target for single requests."""
+    return slo.ttft_s is None and slo.tpot_s is None and slo.e2e_s is None
 
 
 def requests_of(result: Answer, *, seed: int) -> RequestTable:
-    """The scenario's traffic: arrivals with its CV, lengths of its shapes, one shared prefix of its share."""
+    """The scenario's traffic: arrivals with its CV or users who wait, lengths of its shapes, a shared prefix of its share."""
     given = result.inputs.scenario.workload
     replicas = result.fleet.replicas if result.fleet else 1
     count = int(np.clip(REQUESTS_PER_REPLICA * replicas, FEWEST_REQUESTS, MOST_REQUESTS))
     draw = np.random.default_rng(seed)
+    if given.concurrency is not None:
+        users = max(1, round(given.concurrency * given.peak_factor))
+        return workload.closed_loop(
+            draw, users=users, count=max(count, 4 * users), prompt=given.input, answer=given.output
+        )
     rate = (given.rate_per_s or 0.0) * given.peak_factor
     arrivals = workload.renewal_arrivals(draw, rate_per_s=rate, count=count, cv=given.arrival_cv)
     return workload.open_requests(
@@ -172,17 +248,57 @@ def requests_of(result: Answer, *, seed: int) -> RequestTable:
     )
 
 
+def streams_of(layout: Layout) -> int:
+    """Schedulers of a replica that step beside each other, each with its share of the cache.
+
+    One for each rank that holds whole attention, and for each micro-batch that keeps the stages of a pipeline busy.
+    """
+    return layout.attention_dp * layout.dp * layout.pp
+
+
+TOKEN_BUDGET = 8192
+PLACES = 1024
+
+
 def rules_of(result: Answer) -> EngineRules:
     """The scheduler of the scenario's engine, on the pool that the memory step left."""
     scenario = result.inputs.scenario
     family = FAMILIES[Engine(scenario.engine)]
-    tokens = max(BLOCK_TOKENS, result.memory.tokens)
-    settings: dict[str, int | None] = {"max_seqs": scenario.max_seqs or None}
-    if family == "vllm":
-        places = scenario.max_seqs or 1024
-        settings = {"block_size": BLOCK_TOKENS, "max_seqs": places, "token_budget": max(8192, places)}
-        return engine_rules(family, num_blocks=max(1, tokens // BLOCK_TOKENS), **settings)
-    return engine_rules(family, num_blocks=tokens, **settings)
+    streams = streams_of(result.layout)
+    tokens = max(BLOCK_TOKENS, _tokens_of_replica(result) // streams)
+    most = None if scenario.max_seqs is None else max(1, scenario.max_seqs // streams)
+    settings: dict[str, object] = {
+        "max_seqs": most,
+        "token_budget": scenario.max_batched_tokens,
+        "prefix_cache": None if scenario.prefix_caching else False,
+        "speculation": _speculation(scenario),
+    }
+    if family != "vllm":
+        return engine_rules(family, num_blocks=tokens, **settings)
+    each = 1 + scenario.draft_tokens
+    budget = scenario.max_batched_tokens or max(TOKEN_BUDGET, (most or PLACES) * each)
+    places = min(most or PLACES, max(1, budget // each))
+    settings |= {
+        "block_size": BLOCK_TOKENS,
+        "max_seqs": places,
+        "token_budget": budget,
+        "chunked_prefill": scenario.chunked_prefill,
+    }
+    return engine_rules(family, num_blocks=max(1, tokens // BLOCK_TOKENS), **settings)
+
+
+def _tokens_of_replica(result: Answer) -> int:
+    """Tokens that the caches of a whole replica hold; the ledger of an engine speaks of one attention rank's."""
+    if result.sequences is None or result.ledger is None:
+        return result.memory.tokens
+    kept = result.inputs.scenario.input_tokens + result.inputs.scenario.output_tokens
+    return max(result.memory.tokens, int(result.sequences.fit * kept))
+
+
+def _speculation(scenario: Scenario) -> Speculation | None:
+    if scenario.draft_tokens == 0:
+        return None
+    return Speculation(drafts=scenario.draft_tokens, acceptance=scenario.acceptance)
 
 
 def clock_of(result: Answer) -> StepTable:
@@ -204,8 +320,10 @@ def _notes(result: Answer) -> tuple[str, ...]:
     scenario = result.inputs.scenario
     kept = scenario.input_tokens + scenario.output_tokens
     per_sequence = sequence_bytes(result.inputs.spec, round(kept), scenario.kv_format)
+    streams = streams_of(result.layout)
+    beside = f", {streams} schedulers in each replica" if streams > 1 else ""
     notes = [
-        f"scheduler rules of {FAMILIES[Engine(scenario.engine)]}, routed to the replica with the fewest requests",
+        f"scheduler rules of {FAMILIES[Engine(scenario.engine)]}, routed to the replica with the fewest requests{beside}",
         f"a pool of {result.memory.tokens:,} tokens per replica, {per_sequence:,} bytes per sequence",
     ]
     if scenario.engine == Engine.TENSORRT_LLM:

@@ -46,6 +46,8 @@ class Scenario:
     """One planning question. The defaults are the first visit's: a 13B chat model on A100s at 10 requests/s.
 
     `quantization` and `kv_dtype` "auto": as the checkpoint is stored, and 16 bit. `tp` 0: the smallest degree that fits.
+    `max_batched_tokens`: an engine's token budget of a step, None: its own. `draft_tokens` above 0: speculative decoding
+    whose proposals cost nothing (looked up, or a head of the model), each kept with chance `acceptance`.
     `kv_bytes_per_gpu` replaces what the memory rules leave for the cache. `config_text` is a pasted config.json; it
     travels in files, never in a link. `device_memory_bytes` replaces the device's own total. `usd_per_gpu_hour` is the user's own price. Seconds, bytes, tokens, USD.
     """
@@ -85,6 +87,11 @@ class Scenario:
     max_seqs: int | None = None
     max_model_len: int | None = None
     paged: bool = True
+    max_batched_tokens: int | None = None
+    chunked_prefill: bool = True
+    prefix_caching: bool = True
+    draft_tokens: int = 0
+    acceptance: float = 0.7
     memory_utilization: float | None = None
     kv_bytes_per_gpu: float | None = None
     device_memory_bytes: float | None = None
@@ -108,6 +115,10 @@ class Scenario:
             _within("max_seqs", self.max_seqs, 1, 1_000_000)
         if self.max_model_len is not None:
             _within("max_model_len", self.max_model_len, 1, 1_000_000_000)
+        if self.max_batched_tokens is not None:
+            _within("max_batched_tokens", self.max_batched_tokens, 1, 10_000_000)
+        _within("draft_tokens", self.draft_tokens, 0, 16)
+        _within("acceptance", self.acceptance, 0, 1)
         if self.memory_utilization is not None:
             _within("memory_utilization", self.memory_utilization, 0.01, 1)
         if self.kv_bytes_per_gpu is not None:
@@ -131,7 +142,7 @@ class Scenario:
             rate_per_s=self.rate_per_s if open_loop else None,
             concurrency=None if open_loop else self.users,
             arrival_cv=self.arrival_cv,
-            prefix_share=self.prefix_share,
+            prefix_share=self.prefix_share if self.prefix_caching else 0.0,
             peak_factor=self.peak_factor,
         )
 
@@ -201,6 +212,11 @@ URL_PARAMETERS: dict[str, str] = {
     "max_seqs": "max_seqs",
     "max_len": "max_model_len",
     "paged": "paged",
+    "budget": "max_batched_tokens",
+    "chunked": "chunked_prefill",
+    "prefix_cache": "prefix_caching",
+    "drafts": "draft_tokens",
+    "acceptance": "acceptance",
     "util": "memory_utilization",
     "kv_gb": "kv_bytes_per_gpu",
     "mem_gib": "device_memory_bytes",

@@ -107,7 +107,7 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
     return replace(
         blank,
         sequences=sequences,
-        decode=expected.decode_at(replica, users),
+        decode=expected.decode_at(replica, users, scenario),
         prefill=expected.prefill_of(replica),
         fleet=fleet,
         ttft_s=replica.at(point.ttft_s, users),

@@ -52,11 +52,13 @@ def pace_of(
     streams: int,
     nodes: int,
     gpus: int,
+    drafts: int = 0,
+    tokens_per_pass: float = 1.0,
 ) -> Pace:
     """Bounds at `sequences` decoding sequences of each of `streams` (attention ranks x pipeline stages)."""
     work = _Work(operators=operators, stacked=stacked, nodes=nodes, gpus=gpus)
     context = input_tokens + output_tokens / 2.0
-    decode_s = work.decode(sequences, context)
+    decode_s = work.decode(sequences, context, drafts=drafts) / tokens_per_pass
     prompt_s, extra_s = work.prompt(input_tokens, prefix_tokens)
     others = np.maximum(sequences - 1.0, 0.0)[:, None]
     decoding_s = output_tokens * decode_s + stacked.share * others * extra_s
@@ -78,9 +80,9 @@ class _Work:
     nodes: int
     gpus: int
 
-    def decode(self, sequences: Array, context: float) -> Array:
-        """Seconds of a decode step, (sequences, accelerators)."""
-        step = ForwardPass.decode(sequences, context)
+    def decode(self, sequences: Array, context: float, *, drafts: int) -> Array:
+        """Seconds of a decode step that verifies so many drafts, (sequences, accelerators)."""
+        step = ForwardPass.verify(sequences, context, drafts=drafts)
         table = self._table(step)
         rates = self.stacked.rates
         soft = _soft(table, self.stacked, step)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import product
 from math import inf
 from typing import Any
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from calc import textbook
 from calc.engine import Engine
 from calc.errors import MissingSpec
-from calc.expected import MOST_SEQUENCES
+from calc.expected import MOST_SEQUENCES, tokens_of_pass, tuned
 from calc.format_support import formats_support, weight_scheme
 from calc.layout import Layout
 from calc.memory.kv import sequence_bytes
@@ -57,6 +58,28 @@ class Configuration:
     layout: Layout
     quantization: str
     kv_dtype: str
+    token_budget: int | None = None
+    draft_tokens: int = 0
+
+    def scenario(self, given: Scenario) -> Scenario:
+        """The given scenario in this configuration."""
+        layout = self.layout
+        return replace(
+            given,
+            gpu=self.offer.accelerator.id,
+            gpu_json=given.gpu_json if self.offer.accelerator.id == given.gpu else "",
+            engine=self.engine,
+            quantization=self.quantization,
+            kv_dtype=self.kv_dtype,
+            max_batched_tokens=self.token_budget,
+            draft_tokens=self.draft_tokens,
+            tp=layout.tp,
+            pp=layout.pp,
+            dp=layout.dp,
+            ep=layout.ep,
+            attention_dp=layout.attention_dp,
+            nodes=layout.nodes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +90,8 @@ class Group:
     layout: Layout
     quantization: str
     kv_dtype: str
+    token_budget: int | None
+    draft_tokens: int
     offers: tuple[Offer, ...]
 
 
@@ -113,6 +138,8 @@ class Screened:
             layout=group.layout,
             quantization=group.quantization,
             kv_dtype=group.kv_dtype,
+            token_budget=group.token_budget,
+            draft_tokens=group.draft_tokens,
         )
 
     @cached_property
@@ -138,10 +165,11 @@ def screen(question: Question) -> Screened:
     stacks: dict[tuple[object, ...], tuple[tuple[Places, Stacked], ...]] = {}
     for group in _groups(question, never):
         operators = _operators(question, group)
-        key = (group.engine, tuple(offer.accelerator.id for offer in group.offers), operators.formats)
+        ids = tuple(offer.accelerator.id for offer in group.offers)
+        key = (group.engine, group.token_budget, ids, operators.formats)
         if key not in stacks:
             fidelity = Fidelity(question.inputs.scenario.fidelity)
-            stacks[key] = stacks_of(group.offers, fidelity, operators.formats, known)
+            stacks[key] = stacks_of(_tuned(question, group), fidelity, operators.formats, known)
         for places, stacked in stacks[key]:
             bounds.append(_bounds(question, group, operators, stacked))
             which.append(np.full(len(places), len(groups)))
@@ -182,14 +210,28 @@ def _groups(question: Question, never: Counter[str]) -> Iterator[Group]:
             for kv_dtype in question.kv_formats:
                 served = [o for o in timed if formats_support(formats, kv_dtype, engine, o.accelerator)]
                 never[NOT_SERVED] += len(timed) - len(served)
-                for layout, those in _placements(question, chosen, served, never).items():
+                placements = _placements(question, chosen, served, never)
+                for (layout, those), budget, drafts in product(
+                    placements.items(), question.token_budgets, question.draft_tokens
+                ):
                     yield Group(
                         engine=engine,
                         layout=layout,
                         quantization=quantization,
                         kv_dtype=kv_dtype,
+                        token_budget=budget,
+                        draft_tokens=drafts,
                         offers=tuple(those),
                     )
+
+
+def _tuned(question: Question, group: Group) -> list[Offer]:
+    """The group's offers with profiles that know the token budget."""
+    scenario = replace(question.inputs.scenario, max_batched_tokens=group.token_budget)
+    return [
+        offer if offer.profile is None else replace(offer, profile=tuned(offer.profile, scenario))
+        for offer in group.offers
+    ]
 
 
 def has_no_ledger(quantization: str, engine: str) -> bool:
@@ -246,10 +288,12 @@ def _bounds(question: Question, group: Group, operators: Operators, stacked: Sta
         sequences=np.geomspace(1.0 / layout.pp, max(top, 2.0), POINTS),
         input_tokens=prompt,
         output_tokens=scenario.output_tokens,
-        prefix_tokens=min(prompt * scenario.prefix_share, prompt - 1.0),
+        prefix_tokens=min(prompt * scenario.workload.prefix_share, prompt - 1.0),
         streams=streams,
         nodes=layout.nodes,
         gpus=layout.gpus_per_replica,
+        drafts=group.draft_tokens,
+        tokens_per_pass=tokens_of_pass(replace(scenario, draft_tokens=group.draft_tokens)),
     )
     busy, needed = _replicas(scenario, pace, fit=fit, most=most)
     walls, missed = _walls(scenario, pace, fit=fit, short=short)

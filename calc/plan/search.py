@@ -122,23 +122,9 @@ class _Asked:
 
 def configured(inputs: Inputs, configuration: Configuration) -> Answer:
     """The full answer of a configuration, its scenario set so that a page can apply it."""
-    layout = configuration.layout
-    scenario = replace(
-        inputs.scenario,
-        gpu=configuration.offer.accelerator.id,
-        gpu_json=inputs.scenario.gpu_json if configuration.offer == inputs.offer else "",
-        engine=configuration.engine,
-        quantization=configuration.quantization,
-        kv_dtype=configuration.kv_dtype,
-        tp=layout.tp,
-        pp=layout.pp,
-        dp=layout.dp,
-        ep=layout.ep,
-        attention_dp=layout.attention_dp,
-        nodes=layout.nodes,
-    )
+    scenario = configuration.scenario(inputs.scenario)
     asked = replace(inputs, offer=configuration.offer, scenario=scenario, catalogue=())
-    return answer_for(asked, layout)
+    return answer_for(asked, configuration.layout)
 
 
 def within(answer: Answer, question: Question) -> Answer:

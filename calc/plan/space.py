@@ -93,12 +93,15 @@ class Question:
     """What is planned: the scenario's inputs, the offers of each engine, the formats that quality allows, limits, objective.
 
     `weight_formats`, `kv_formats`: scenario values to try ("auto": as stored, 16 bit). `layouts` given: only those.
+    `token_budgets` of a step (None: the engine's own) and `draft_tokens` are tried in the same way.
     """
 
     inputs: Inputs
     offers: Mapping[str, tuple[Offer, ...]]
     weight_formats: tuple[str, ...] = AS_STORED
     kv_formats: tuple[str, ...] = AS_STORED
+    token_budgets: tuple[int | None, ...] = (None,)
+    draft_tokens: tuple[int, ...] = (0,)
     layouts: tuple[Layout, ...] | None = None
     largest_replica: int = LARGEST_REPLICA
     limits: Limits = field(default_factory=Limits)
@@ -118,6 +121,8 @@ def question_of(inputs: Inputs, offers: tuple[Offer, ...] | None = None) -> Ques
         offers={scenario.engine: inputs.catalogue if offers is None else offers},
         weight_formats=(scenario.quantization,),
         kv_formats=(scenario.kv_dtype,),
+        token_budgets=(scenario.max_batched_tokens,),
+        draft_tokens=(scenario.draft_tokens,),
         layouts=(scenario.layout,) if chosen else None,
     )
 

@@ -178,11 +178,14 @@ class StepModel:
         prefix_tokens: Any = 0.0,
         disaggregated: bool = False,
         overlapped: bool = False,
+        drafts: int = 0,
+        tokens_per_pass: float = 1.0,
     ) -> ServingPoint:
         """A replica at `concurrency` users who each wait for their answer and ask again.
 
         prefix_tokens: part of every prompt that a prefix cache holds. disaggregated: prompts run on other GPUs, whose
         cache is sent over the network before the first token; overlapped: layer by layer, while the prompt is computed.
+        drafts above zero: every decode step verifies so many proposals that cost nothing, and yields `tokens_per_pass` tokens.
         """
         if self.spec.decoder is None:
             raise InputError(
@@ -212,12 +215,15 @@ class StepModel:
             decode_s, mixed_s = self._decode_and_mixed(
                 decoding, context, riders=0.0 if alone else decoding, chunk=chunk, prefix=prefix
             )
+            token_s = decode_s
+            if drafts:
+                token_s = self._best(ForwardPass.verify(decoding, context, drafts=drafts)) / tokens_per_pass
             prefill_s = mixed_s * chunks
             extra_s = prefill_s if alone else (mixed_s - decode_s) * chunks
             found = interleave(
                 concurrency=users,
                 output_tokens=output_tokens,
-                decode_step_s=decode_s,
+                decode_step_s=token_s,
                 prefill_s=prefill_s,
                 extra_s=0.0 if disaggregated else extra_s,
                 share=self.profile.number("prefill.share"),

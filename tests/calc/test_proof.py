@@ -43,11 +43,26 @@ def test_the_same_seed_gives_the_same_proof():
     assert first.breaks_at_per_s == second.breaks_at_per_s
 
 
+def test_a_job_without_targets_is_held_to_keep_up():
+    proof = prove(ask(replace(TEXTBOOK, tpot_s=None, arrival_cv=3.0)))
+    assert proof.holds
+    assert proof.proven.state != "saturated"
+    assert proof.breaks_at_per_s >= proof.rate_per_s
+    assert proof.headroom >= 0
+
+
+def test_users_who_wait_are_simulated_as_a_closed_loop():
+    proof = prove(ask(replace(TEXTBOOK, traffic="users", users=60)))
+    assert proof.holds
+    assert proof.breaks_at_per_s is None
+    # Little's law in a closed loop without thinking: all users are in the system.
+    planned = proof.planned
+    assert planned.e2e_s.sum() / planned.makespan_s == pytest.approx(60, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"tpot_s": None}, "targets"),
-        ({"traffic": "users"}, "users"),
         ({"rate_per_s": 0.0}, "rate"),
         ({"tpot_s": 0.001}, "plan"),
     ],
