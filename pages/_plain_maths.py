@@ -27,6 +27,7 @@ SIGNS = {
     r"\lambda": "λ",
     r"\rho": "ρ",
     r"\alpha": "α",
+    r"\beta": "β",
     r"\mu": "μ",
     r"\gamma": "γ",
     r"\le": "≤",

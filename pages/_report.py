@@ -5,7 +5,7 @@ Every text is escaped; the page holds no script and loads nothing, so that it ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from calc import format as fmt
@@ -16,6 +16,7 @@ from calc.handover import handover_of
 from calc.scenario import Fidelity, to_query
 from calc.sensitivity import headline_of, sensitivity
 from calc.substitution import formulas_of, symbols_of
+from calc.worked_answer import worked_step
 from pages._axes import COLOURS
 from pages._figures import PART_NAMES
 from pages._plain_maths import plain_maths
@@ -134,10 +135,18 @@ def _steps(result: Answer) -> Iterable[str]:
         if result.inputs.scenario.fidelity == Fidelity.TEXTBOOK:
             symbols = symbols_of(result, step)
             for formula_id in formulas_of(result, step):
-                formula = FORMULAS[formula_id]
-                maths = plain_maths(formula.substituted(symbols))
-                yield f"<p><code>{escape(maths)}</code><br><span class='small'>{escape(formula.title)}. "
-                yield f"Source: {escape(formula.source)}. Ignores: {escape(formula.ignores or 'nothing')}.</span></p>"
+                yield from _formula(formula_id, symbols, about="")
+        else:
+            for line in worked_step(result, step):
+                yield from _formula(line.formula, line.inputs, about=line.about)
+
+
+def _formula(formula_id: str, inputs: Mapping[str, float], *, about: str) -> Iterable[str]:
+    """One formula with its numbers in plain text, its source and what it ignores."""
+    formula = FORMULAS[formula_id]
+    named = f"{formula.title}: {about}" if about else formula.title
+    yield f"<p><code>{escape(plain_maths(formula.substituted(inputs)))}</code><br><span class='small'>{escape(named)}. "
+    yield f"Source: {escape(formula.source)}. Ignores: {escape(formula.ignores or 'nothing')}.</span></p>"
 
 
 def _sources(result: Answer) -> list[str]:

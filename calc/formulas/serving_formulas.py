@@ -90,7 +90,7 @@ SERVING_FORMULAS = (
         topic=TOPIC,
         result=_seconds("ttft_under_load_s", r"\mathrm{TTFT}", "time to first token"),
         template=r"${server_s} + ${steps_waited} \cdot ${tpot_s} + ${prefill_times} \cdot ${prefill_s} \cdot "
-        r"\left(1 + \frac{${prefill_busy}}{2\,(1 - ${prefill_busy})}\right)",
+        r"\left(1 + \frac{${prefill_busy}}{2 \cdot (1 - ${prefill_busy})}\right)",
         parameters=named("server_s", "steps_waited", "tpot_s", "prefill_times", "prefill_s", "prefill_busy"),
         function=step.ttft_under_load_s,
         example=Example(

@@ -148,9 +148,9 @@ OPERATOR_FORMULAS = (
         title="Distinct experts that a step reads",
         topic=TOPIC,
         result=Symbol(name="experts_read", latex="E_{read}", meaning="experts of a layer that are read"),
-        template=r"${n_experts} \cdot \left(\min(${tokens}, 1) \cdot \tfrac{${top_k}}{${n_experts}} + ${routing} \cdot "
-        r"\left(1 - \left(1 - \tfrac{${top_k}}{${n_experts}}\right)^{${tokens}} - "
-        r"\tfrac{${top_k}}{${n_experts}}\right)\right)",
+        template=r"${n_experts} \cdot \left(\min(${tokens}, 1) \cdot \frac{${top_k}}{${n_experts}} + ${routing} \cdot "
+        r"\left(1 - \left(1 - \frac{${top_k}}{${n_experts}}\right)^{${tokens}} - "
+        r"\frac{${top_k}}{${n_experts}}\right)\right)",
         parameters=named("n_experts", "top_k", "tokens", "routing"),
         function=step.experts_read,
         example=Example(
@@ -198,7 +198,7 @@ OPERATOR_FORMULAS = (
         topic=TOPIC,
         result=_seconds("engine_s", "t_{engine}", "time of the engine in one step"),
         template=r"${work_factor} \cdot \left(${n_layers} \cdot (${layer_s} + ${eager_layer_s}) + ${special_layers_s} + "
-        r"${per_step_s} + ${per_sequence_s} \cdot 512\,(1 - e^{-${sequences}/512})\right) + ${calibration_s}",
+        r"${per_step_s} + ${per_sequence_s} \cdot 512 \cdot (1 - e^{-${sequences}/512})\right) + ${calibration_s}",
         parameters=named(
             "work_factor",
             "n_layers",
