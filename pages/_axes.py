@@ -132,6 +132,11 @@ def _short(tick: int) -> str:
     return str(tick)
 
 
+def labelled(text: str, colour: str) -> str:
+    """A label in the theme's own text colour, which every eye can read, behind a block of its line's colour."""
+    return f'<span style="color:{colour}">\u25ae</span> {text}'
+
+
 def vline(made: go.Figure, mark: Mark) -> None:
     """A labelled vertical line at `mark.at` data units, right on linear and on log axes."""
     colour = COLOURS[mark.colour]
@@ -154,9 +159,9 @@ def vline(made: go.Figure, mark: Mark) -> None:
         yanchor="bottom",
         yshift=16 * mark.level,
         xanchor="left" if share < 0.25 else "right" if share > 0.75 else "center",
-        text=mark.text,
+        text=labelled(mark.text, colour),
         showarrow=False,
-        font={"color": colour, "size": LABEL_SIZE},
+        font={"size": LABEL_SIZE},
     )
 
 
@@ -181,9 +186,9 @@ def hline(made: go.Figure, mark: Mark, *, axis: str = "y") -> None:
         yref=axis,
         xanchor="left",
         yanchor="bottom",
-        text=mark.text,
+        text=labelled(mark.text, colour),
         showarrow=False,
-        font={"color": colour, "size": LABEL_SIZE},
+        font={"size": LABEL_SIZE},
     )
 
 
@@ -205,8 +210,10 @@ def faded_line(colour: str) -> str:
     return faded(colour).replace("0.16", "0.4")
 
 
-def shade(made: go.Figure, low: float, high: float, *, colour: str, text: str = "") -> None:
-    """A zone between two x values, in data units, with its name inside at the bottom."""
+def shade(
+    made: go.Figure, low: float, high: float, *, colour: str, text: str = "", at_top: bool = False
+) -> None:
+    """A zone between two x values, in data units, with its name inside at the bottom right, or at the top."""
     made.add_shape(
         type="rect",
         x0=low,
@@ -223,12 +230,12 @@ def shade(made: go.Figure, low: float, high: float, *, colour: str, text: str = 
         position, _ = _place(made.layout.xaxis, high)
         made.add_annotation(
             x=position,
-            y=0.02,
+            y=0.98 if at_top else 0.02,
             xref="x",
             yref="paper",
             xanchor="right",
-            yanchor="bottom",
-            text=text,
+            yanchor="top" if at_top else "bottom",
+            text=labelled(text, COLOURS[colour]),
             showarrow=False,
-            font={"color": COLOURS[colour], "size": LABEL_SIZE},
+            font={"size": LABEL_SIZE},
         )

@@ -82,7 +82,7 @@ def draw_tables(report: EndpointReport) -> None:
         ("By prompt length", prompt_rows(report), "endpoint-prompts"),
     ):
         if rows:
-            st.subheader(title, anchor=False)
+            st.header(title, anchor=False)
             st.dataframe([_readable(row, rows) for row in rows], hide_index=True, key=key)
 
 
@@ -153,7 +153,7 @@ def draw_calibration(model: StepModel | None, report: EndpointReport | None) -> 
     imported = st.session_state.get(POINTS_KEY)
     if imported is None and report is None:
         return
-    st.subheader("Calibrate", anchor=False)
+    st.header("Calibrate", anchor=False)
     if model is None:
         st.caption("Name the model and the accelerator behind the server in the sidebar to calibrate.")
         return

@@ -57,7 +57,7 @@ def frontier_figure(
             marker={"symbol": f"{symbol}-open", "size": 7, "color": colour, "opacity": 0.6},
         )
     if target_tokens_per_s is not None and low_x < target_tokens_per_s < high_x:
-        shade(made, target_tokens_per_s, high_x, colour="fits", text="keeps the TPOT target")
+        shade(made, target_tokens_per_s, high_x, colour="fits", text="keeps the TPOT target", at_top=True)
     if low_x < user_tokens_per_s < high_x:
         vline(
             made,

@@ -89,7 +89,7 @@ def draw_growths(result: Answer, settings: EngineSettings) -> None:
         context_tokens=max(1, round(scenario.input_tokens + scenario.output_tokens)),
     )
     first = f"{found.first}, at {fmt.factor(found.factor)} of today's" if found.first else "nothing soon"
-    st.subheader(f"First to hit the wall: {first}", anchor=False)
+    st.header(f"First to hit the wall: {first}", anchor=False)
     for column, growth in zip_longest(st.columns(len(found.growths)), found.growths):
         with column:
             show_chart(growth_figure(growth), alt=growth_finding(growth), key=f"memory-{growth.name}")

@@ -30,7 +30,7 @@ ICONS = {
 
 def draw_pools() -> None:
     """A small pool to play with, or the lesson's four samples."""
-    name = st.segmented_control(
+    name = st.pills(
         "Play",
         list(SETTINGS),
         default=next(iter(SETTINGS)),

@@ -47,20 +47,20 @@ def draw_details(run: Run) -> None:
     """Curves, attention, the layer, the device's state, and what gave no number."""
     curve, sizes = curve_figure(run), sizes_figure(run)
     if curve is not None:
-        st.subheader("Matrix products against tokens", anchor=False)
+        st.header("Matrix products against tokens", anchor=False)
         show_chart(curve, alt=curve_finding(run), key="probe-curve")
     if sizes is not None:
-        st.subheader("Bandwidth against size", anchor=False)
+        st.header("Bandwidth against size", anchor=False)
         show_chart(sizes, alt="Memory bandwidth against the bytes that one call moves.", key="probe-sizes")
     rows = attention_rows(run)
     if rows:
-        st.subheader("Attention, by torch's own kernels", anchor=False)
+        st.header("Attention, by torch's own kernels", anchor=False)
         st.caption(
             "Shown beside the model's numbers; an engine's own kernels differ, and its profile is not changed."
         )
         st.dataframe(rows, hide_index=True, key="probe-attention")
     _draw_layers(run)
-    st.subheader("State of the device", anchor=False)
+    st.header("State of the device", anchor=False)
     remarks = [*run["state"].get("remarks", []), *store.unsteady(run)]
     reason = (
         run["state"].get("reason") or "Nothing remarkable was seen, or this kind of device does not tell."
@@ -78,7 +78,7 @@ def _draw_layers(run: Run) -> None:
     if not rows:
         return
     model = (run.get("model") or {}).get("id", "the model")
-    st.subheader(plain_text(f"One layer of {model} against the sum of its parts"), anchor=False)
+    st.header(plain_text(f"One layer of {model} against the sum of its parts"), anchor=False)
     st.dataframe(
         [
             {

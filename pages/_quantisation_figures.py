@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from calc import format as fmt
 from calc.quantization_speed import BATCHES, SpeedStudy, Way
 from calc.quantization_study import Histogram, SchemeError, SmoothingStudy
-from pages._axes import COLOURS, FAINT, LABEL_SIZE, Mark, doubling, figure, linear, logarithmic
+from pages._axes import COLOURS, FAINT, LABEL_SIZE, Mark, doubling, figure, labelled, linear, logarithmic
 from pages._charts import Series, lines
 
 # One colour per number format, here and in the error study; dashes tell what the card does with it.
@@ -168,9 +168,9 @@ def histogram_figure(spread: Histogram, *, colour: str) -> go.Figure:
             yref="paper",
             yanchor="bottom",
             xanchor=side,
-            text="-s/2" if bound < 0 else "s/2",
+            text=labelled("-s/2" if bound < 0 else "s/2", COLOURS["target"]),
             showarrow=False,
-            font={"color": COLOURS["target"], "size": LABEL_SIZE},
+            font={"size": LABEL_SIZE},
         )
     return made
 

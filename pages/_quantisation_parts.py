@@ -111,7 +111,7 @@ def _random_study(outlier: Outlier, factor: float, seed: int) -> tuple[Studied, 
 
 def draw_errors() -> Studied | None:
     """The matrix, what each scheme loses on it, and the histogram of one; the matrix, for SmoothQuant."""
-    st.subheader("What rounding loses", anchor=False)
+    st.header("What rounding loses", anchor=False)
     source = st.segmented_control(
         "Rounded is", (MADE_UP, UPLOADED), default=MADE_UP, required=True, key="quantisation-source"
     )
@@ -221,7 +221,7 @@ def _draw_histogram(studied: Studied) -> None:
 
 def draw_smoothing(studied: Studied) -> None:
     """The exact rescaling: what it does to the error of an int8 product, and that it changes nothing before rounding."""
-    st.subheader("SmoothQuant: move the outliers to where a scale can hold them", anchor=False)
+    st.header("SmoothQuant: move the outliers to where a scale can hold them", anchor=False)
     left, middle, right = st.columns(3)
     with left:
         outliers = st.slider("Outlier channels in the activations", 0, 16, 4, key="smooth-outliers")

@@ -16,6 +16,7 @@ from pages._axes import COLOURS, faded_line
 from pages._charts import Dots, Series, roofline
 
 MARGIN = 3.0  # room on a log axis, as a factor
+NAMES_MARGIN = 12.0  # the same on the right, where the roofs' names stand
 
 
 def roofline_figure(
@@ -33,7 +34,7 @@ def roofline_figure(
     ridges = [roof.ridge_flop_per_byte for roof in roofs]
     x_range = (
         min(p.intensity for p in points) / MARGIN,
-        MARGIN * max([*ridges, *(p.intensity for p in points)]),
+        NAMES_MARGIN * max([*ridges, *(p.intensity for p in points)]),
     )
     y_range = (
         min(p.flop_per_s for p in [*points, *decode_trail, *prefill_trail]) / MARGIN,

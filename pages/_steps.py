@@ -19,7 +19,7 @@ from pages._ui import show_formulas, show_worked
 
 def draw_steps(result: Answer) -> None:
     """One closed row per step that the answer reached; the row's label is its conclusion."""
-    st.subheader("How the answer comes about", anchor=False)
+    st.header("How the answer comes about", anchor=False)
     for number, (step, conclusion, lines) in enumerate(steps_of(result), start=1):
         with st.expander(f"**{number}** {conclusion}", key=f"step-{step}", on_change="rerun") as row:
             st.markdown("\n".join(f"- {line}" for line in lines))

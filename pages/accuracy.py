@@ -44,7 +44,7 @@ def main() -> None:
     if chosen:
         quantity, unit = chosen[0].quantity, chosen[0].unit
         show_chart(scatter(chosen, unit=unit), alt=finding(chosen, quantity), key="accuracy-scatter")
-        st.subheader("Error by group, the worst first", anchor=False)
+        st.header("Error by group, the worst first", anchor=False)
         st.dataframe(_group_rows(chosen), hide_index=True)
         show_data([row.as_json() for row in chosen], key="accuracy-data", name="ridgebeam-accuracy")
     else:
@@ -102,7 +102,7 @@ def _group_rows(rows: Sequence[Comparison]) -> list[dict[str, object]]:
 
 def _draw_memory() -> None:
     """Engines' start-up logs against the ledgers."""
-    st.subheader("Engine memory on public start-up logs", anchor=False)
+    st.header("Engine memory on public start-up logs", anchor=False)
     st.table(
         [
             {

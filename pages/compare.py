@@ -31,6 +31,7 @@ def _points(scenario: Scenario, gpu_id: str) -> tuple[Operating, ...]:
 def main() -> None:
     """At most three frontiers, and a table at one speed."""
     scenario, inputs = current_scenario(), current_inputs()
+    top = st.container()  # the finding stands above the controls that it answers
     chosen, speed = _controls(scenario)
     if not chosen:
         raise InputError("accelerators", "none", "choose at least one to compare")
@@ -44,19 +45,20 @@ def main() -> None:
             "accelerators", ", ".join(names.values()), "the model fits on none of them, up to 8 GPUs"
         )
     at = {name: at_interactivity(points, speed) for name, points in found.items()}
-    show_title(
-        _headline(at, speed),
-        plain_text(
-            f"{inputs.spec.id} at {scenario.fidelity} fidelity; layouts of up to 8 GPUs; prefill work counted."
-        ),
-    )
+    with top:
+        show_title(
+            _headline(at, speed),
+            plain_text(
+                f"{inputs.spec.id} at {scenario.fidelity} fidelity; layouts of up to 8 GPUs; prefill work counted."
+            ),
+        )
     target = None if scenario.tpot_s is None else 1.0 / scenario.tpot_s
     made = frontier_figure(found, user_tokens_per_s=speed, target_tokens_per_s=target)
     show_chart(made, alt=frontier_finding(at, speed), key="compare-frontier")
     missing = [name for name in names.values() if name not in found]
     if missing:
         st.caption(plain_text(f"Does not fit, or has no rate for it: {', '.join(missing)}."))
-    st.subheader(f"At {fmt.significant(speed)} tokens/s per user", anchor=False)
+    st.header(f"At {fmt.significant(speed)} tokens/s per user", anchor=False)
     st.table([_row(name, point) for name, point in at.items()], border="horizontal", hide_index=True)
     show_worked_maths(
         lambda: [

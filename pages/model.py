@@ -42,7 +42,7 @@ def main() -> None:
     show_title(
         f"{fmt.parameters(counted.total)} parameters, {fmt.binary_bytes(per_token)} of KV per token; "
         f"a conversation of {fmt.count(tokens)} tokens needs {fmt.decimal_bytes(conversation)}.",
-        plain_text(f"{spec.id}: {inputs.model_note} KV cache in {kv_dtype}."),
+        plain_text(f"{spec.id}, KV cache in {kv_dtype}."),
     )
     _predict(spec, stored, kv_dtype)
     show_metrics(_metrics(counted, stored, per_token))
@@ -51,7 +51,7 @@ def main() -> None:
         made = context_figure(curve, wall_bytes=accelerator.memory_label_bytes, wall_name=accelerator.name)
         show_chart(made, alt=context_finding(curve, spec.id), key="model-context")
     groups = layer_groups(spec)
-    st.subheader("Layers", anchor=False)
+    st.header("Layers", anchor=False)
     stacked = "; then ".join(pattern.text for pattern in stacking(spec))
     if stacked:
         st.caption(plain_text(f"As stacked: {stacked}."))
@@ -63,6 +63,8 @@ def main() -> None:
     draw_check(inputs)
     if conversation == tokens * per_token:
         show_maths(("sequence_kv_bytes",), {"tokens": tokens, "kv_bytes_per_token": per_token})
+    if inputs.model_note:
+        st.markdown(plain_text(f"Shapes: {inputs.model_note}"))
     show_data(
         [{"tokens": n, "bytes": size} for n, size in zip(curve.tokens, curve.bytes, strict=True)],
         key="model-data",
