@@ -33,7 +33,7 @@ CHARTS = {
     "memory": 4,
     "roofline": 1,
     "batch-size": 1,
-    "paged-kv": 2,
+    "paged-kv": 3,
     "speculative": 2,
     "queueing": 1,
     "quantisation": 4,
