@@ -22,6 +22,7 @@ from commands.arguments import (
     tokens,
     verb,
 )
+from commands.simulate_features import add_features, features_of, told_of_features
 
 if TYPE_CHECKING:
     from calc.simulation.capacity import Capacity
@@ -49,6 +50,7 @@ def add(verbs: Any) -> None:
     parser.set_defaults(revision="", headroom=0.0)
     _add_traffic(parser)
     _add_engine(parser)
+    add_features(parser)
     step = parser.add_argument_group("step time")
     step.add_argument("--step-ms", metavar="FIXED,PREFILL,DECODE,KV", help="or give SOURCE and --gpu")
     step.add_argument("--gpu", metavar="ID")
@@ -96,7 +98,7 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
     engine = parser.add_argument_group("engine")
     engine.add_argument(
         "--engine-rules",
-        help="vllm sglang nano-vllm sarathi orca static; default: those of --engine, else vllm",
+        help="vllm vllm-v0 sglang nano-vllm sarathi orca static; default: those of --engine, else vllm",
     )
     engine.add_argument("--blocks", type=tokens, help="KV blocks of a replica; default: ample")
     for name in (
@@ -134,23 +136,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _experiment(arguments: argparse.Namespace) -> Experiment:
     from calc.errors import InputError
-    from calc.simulation.cluster import Cluster, Router
     from calc.simulation.replicated import Experiment
     from calc.slo import Slo
 
-    if arguments.router not in tuple(Router):
-        raise InputError("router", arguments.router, f"choose one of {', '.join(Router)}")
     traffic = _traffic(arguments)
+    kv_bytes_per_token = 0.0
     if arguments.step_ms:
         if arguments.source:
             raise InputError("step time", "--step-ms and SOURCE", "give one of the two")
         step, blocks = _step(arguments.step_ms), AMPLE_BLOCKS
     else:
-        step, blocks = _served(arguments, traffic)
+        step, blocks, kv_bytes_per_token = _served(arguments, traffic)
+    features = features_of(arguments, kv_bytes_per_token)
     return Experiment(
-        rules=_rules(arguments, blocks),
+        rules=features.rules(_rules(arguments, blocks), step),
         step=step,
-        cluster=Cluster(replicas=arguments.replicas, router=Router(arguments.router), seed=arguments.seed),
+        cluster=features.cluster(arguments.replicas, arguments.seed),
+        samples=arguments.samples or 1,
         slo=Slo(
             ttft_s=arguments.ttft, tpot_s=arguments.tpot, e2e_s=arguments.e2e, percentile=arguments.percentile
         ),
@@ -215,8 +217,8 @@ def _published(arguments: argparse.Namespace) -> Workload:
     return replace(workload, rate_per_s=arguments.rate)
 
 
-def _served(arguments: argparse.Namespace, traffic: dict[str, Any]) -> tuple[StepTable, int]:
-    """Step time and KV blocks of SOURCE on the accelerator, at the mean lengths of the traffic."""
+def _served(arguments: argparse.Namespace, traffic: dict[str, Any]) -> tuple[StepTable, int, float]:
+    """Step time, KV blocks and KV bytes per token of SOURCE on the accelerator, at the mean lengths of the traffic."""
     from calc.answer import answer
     from calc.errors import InputError
     from calc.proof import clock_of
@@ -240,7 +242,8 @@ def _served(arguments: argparse.Namespace, traffic: dict[str, Any]) -> tuple[Ste
         raise InputError(
             "gpu", arguments.gpu, f"the model leaves no room for a cache on it: {result.verdict.reason}"
         )
-    return clock_of(result), max(1, tokens_kept // (arguments.block_size or BLOCK_TOKENS))
+    blocks = max(1, tokens_kept // (arguments.block_size or BLOCK_TOKENS))
+    return clock_of(result), blocks, float(result.memory.kv_bytes_per_token)
 
 
 def _rules(arguments: argparse.Namespace, blocks: int) -> EngineRules:
@@ -325,6 +328,7 @@ def _lines(record: dict[str, Any], *, targets: bool) -> list[str]:
         line("end to end", record["e2e_s"]),
         f"{'goodput':<12}{record['goodput_per_s']:.4g} requests/s, {met}",
         f"{'engine':<12}{record['steps']:,} steps, {record['preemptions']:,} preemptions",
+        *told_of_features(record, line),
     ]
 
 

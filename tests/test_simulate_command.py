@@ -50,7 +50,7 @@ def test_a_seed_repeats_and_another_differs(capsys):
     assert records[0]["e2e_s"] != records[2]["e2e_s"]
 
 
-@pytest.mark.parametrize("family", ["vllm", "sglang", "nano-vllm", "sarathi", "orca", "static"])
+@pytest.mark.parametrize("family", ["vllm", "vllm-v0", "sglang", "nano-vllm", "sarathi", "orca", "static"])
 def test_every_engine_serves(capsys, family):
     code, record = told(capsys, *TRAFFIC, *STEP, "--engine-rules", family)
     assert code in (0, 3)
@@ -128,3 +128,59 @@ def test_bad_input_is_code_two(capsys, words, why):
 def test_an_absent_trace_is_code_four(capsys, tmp_path):
     code, _ = told(capsys, "--trace", str(tmp_path / "none.csv"), *STEP)
     assert code == 4
+
+
+def test_prompts_on_replicas_of_their_own(capsys):
+    words = ("--prefill-replicas", "2", "--link", "10,0.001", "--kv-bytes-per-token", "800000")
+    _, together = told(capsys, *TRAFFIC, *STEP)
+    _, apart = told(capsys, *TRAFFIC, *STEP, *words)
+    # 200 tokens of 0.8 MB on 10 GB/s are 16 ms, and one of latency
+    assert apart["transfer_s"]["p50"] > 0.005
+    assert apart["ttft_s"]["mean"] < together["ttft_s"]["mean"]
+    assert together["transfer_s"]["mean"] is None
+
+
+def test_drafts_shorten_answers_at_a_light_load(capsys):
+    _, plain = told(capsys, *TRAFFIC, *STEP)
+    _, drafted = told(capsys, *TRAFFIC, *STEP, "--drafts", "4", "--acceptance", "0.8")
+    assert drafted["tokens_per_pass"] == pytest.approx(3.3616, rel=0.05)
+    assert drafted["tpot_s"]["mean"] < 0.5 * plain["tpot_s"]["mean"]
+
+
+def test_tiers_swap_and_samples(capsys):
+    shared = ("--prefix-share", "0.8", "--blocks", "60", "--kv-bytes-per-token", "800000")
+    _, record = told(
+        capsys, *TRAFFIC, *STEP, *shared, "--tier", "10,25", "--tier", "100,5", "--prefix-ttl", "60"
+    )
+    assert record["loaded_tokens"] >= 0
+    assert record["cached_tokens"] > 0
+    groups = (
+        "--engine-rules",
+        "vllm-v0",
+        "--samples",
+        "4",
+        "--swap",
+        "50,25",
+        "--blocks",
+        "400",
+        *shared[4:],
+    )
+    _, record = told(capsys, *TRAFFIC, *STEP, *groups)
+    assert record["swap_outs"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "say"),
+    [
+        (("--engine-rules", "orca", "--drafts", "3"), "speculation"),
+        (("--engine-rules", "sglang", "--swap", "1,1", "--kv-bytes-per-token", "1"), "swap"),
+        (("--tier", "1,1"), "kv bytes per token"),
+        (("--tier", "1", "--kv-bytes-per-token", "1"), "GIB,GB_PER_S"),
+        (("--prefill-replicas", "1"), "go together"),
+        (("--samples", "2"), "samples"),
+        (("--router", "prefix-aware", "--engine-rules", "sarathi"), "prefix_aware"),
+    ],
+)
+def test_ideas_that_an_engine_lacks_are_refused(capsys, words, say):
+    assert main(["simulate", *TRAFFIC, *STEP, *words]) == 2
+    assert say in capsys.readouterr().err

@@ -17,7 +17,7 @@ from calc.errors import InputError
 from calc.executor import Executor
 from calc.simulation.cluster import Cluster
 from calc.simulation.requests import RequestTable
-from calc.simulation.results import SimulationResult
+from calc.simulation.results import SimulationResult, Spread
 from calc.simulation.rules import EngineRules
 from calc.simulation.run import simulate
 from calc.simulation.step_table import StepTable
@@ -34,7 +34,10 @@ _T975 = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Experiment:
-    """One run to make: given requests, or `count` of them made up from `workload` with `seed`."""
+    """One run to make: given requests, or `count` of them made up from `workload` with `seed`.
+
+    samples: answers that are written to each prompt at once.
+    """
 
     rules: EngineRules
     step: StepTable
@@ -42,6 +45,7 @@ class Experiment:
     workload: Workload | None = None
     count: int = 10_000
     think_s: float = 0.0
+    samples: int = 1
     cluster: Cluster = Cluster()  # noqa: RUF009 - frozen, without arguments
     slo: Slo = Slo()  # noqa: RUF009 - the same
     seed: int = 0
@@ -52,11 +56,12 @@ class Experiment:
 
     def table(self) -> RequestTable:
         """The requests of this experiment."""
-        if self.requests is not None:
-            return self.requests
-        if self.workload is None:
-            raise InputError("workload", None, "it must be given")
-        return requests_of(self.workload, count=self.count, seed=self.seed, think_s=self.think_s)
+        made = self.requests
+        if made is None:
+            if self.workload is None:
+                raise InputError("workload", None, "it must be given")
+            made = requests_of(self.workload, count=self.count, seed=self.seed, think_s=self.think_s)
+        return replace(made, samples=np.full(len(made), self.samples)) if self.samples > 1 else made
 
     def run(self, **how: Any) -> SimulationResult:
         """Simulate it; `how` goes to `simulate`."""
@@ -75,6 +80,11 @@ def summary(result: SimulationResult, slo: Slo) -> dict[str, Any]:
         "longest_gap_s": result.longest_gap_s,
         "preemptions": result.preemptions,
         "steps": result.steps,
+        "transfer_s": Spread.of(result.transfer_s[~np.isnan(result.transfer_s)]).as_json(),
+        "tokens_per_pass": result.tokens_per_pass,
+        "cached_tokens": int(result.cached_tokens.sum()),
+        "loaded_tokens": int(result.loaded_tokens.sum()),
+        "swap_outs": result.swap_outs,
         "goodput_per_s": result.goodput_per_s(slo),
         "attainment": result.attainment(slo),
         "output_tokens_per_s": result.output_tokens_per_s,

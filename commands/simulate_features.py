@@ -1,0 +1,79 @@
+"""Flags of `ridgebeam simulate` that add to an engine's own scheduler: pools, drafts, prefixes, tiers, swap."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from commands.arguments import not_negative, positive, tokens
+
+if TYPE_CHECKING:
+    from calc.simulation.features import Features
+
+
+def add_features(parser: argparse.ArgumentParser) -> None:
+    """The flags, in a group of their own."""
+    group = parser.add_argument_group("serving ideas (an engine that does not have one refuses it)")
+    group.add_argument(
+        "--prefill-replicas", type=tokens, metavar="N", help="prompts apart; --replicas then decode"
+    )
+    group.add_argument("--link", metavar="GB_PER_S[,LATENCY_S]", help="between the pools")
+    group.add_argument("--drafts", type=tokens, metavar="K", help="speculation: tokens drafted a pass")
+    group.add_argument("--acceptance", type=not_negative, default=0.7, metavar="SHARE")
+    group.add_argument(
+        "--draft-cost", type=not_negative, default=0.05, metavar="SHARE", help="of the target's step"
+    )
+    group.add_argument("--prefix-ttl", type=positive, metavar="S", help="unused cached text expires")
+    group.add_argument(
+        "--tier",
+        action="append",
+        default=[],
+        metavar="GIB,GB_PER_S[,LATENCY_S]",
+        help="KV memory behind the card: host, and again for an SSD",
+    )
+    group.add_argument("--swap", metavar="GIB,GB_PER_S", help="preempt to host memory (vllm-v0)")
+    group.add_argument("--samples", type=tokens, metavar="N", help="answers to each prompt (vllm-v0)")
+    group.add_argument(
+        "--kv-bytes-per-token", type=positive, metavar="B", help="of links and tiers; default: the model's"
+    )
+
+
+def features_of(arguments: argparse.Namespace, kv_bytes_per_token: float) -> Features:
+    """What the flags say; `kv_bytes_per_token` is the model's, 0 if there is none."""
+    from calc.errors import InputError
+    from calc.simulation.cluster import Router
+    from calc.simulation.features import Features, link_from, tier_from
+
+    if arguments.router not in tuple(Router):
+        raise InputError("router", arguments.router, f"choose one of {', '.join(Router)}")
+    if bool(arguments.prefill_replicas) != bool(arguments.link):
+        raise InputError("link", arguments.link, "--prefill-replicas and --link go together")
+    link_bytes_per_s, link_latency_s = link_from("link", arguments.link) if arguments.link else (0.0, 0.0)
+    return Features(
+        router=Router(arguments.router),
+        kv_bytes_per_token=arguments.kv_bytes_per_token or kv_bytes_per_token,
+        prefill_replicas=arguments.prefill_replicas or 0,
+        link_bytes_per_s=link_bytes_per_s,
+        link_latency_s=link_latency_s,
+        drafts=arguments.drafts or 0,
+        acceptance=arguments.acceptance,
+        draft_cost=arguments.draft_cost,
+        prefix_ttl_s=arguments.prefix_ttl,
+        tiers=tuple(tier_from("tier", one) for one in arguments.tier),
+        swap=tier_from("swap", arguments.swap) if arguments.swap else None,
+    )
+
+
+def told_of_features(record: dict[str, Any], line: Callable[[str, dict[str, Any]], str]) -> list[str]:
+    """Lines on pools, drafts, tiers and swap, where the run had them."""
+    lines = []
+    if record["transfer_s"]["mean"] is not None:
+        lines.append(line("transfer", record["transfer_s"]))
+    if record["tokens_per_pass"] > 1:
+        lines.append(f"{'drafts':<12}{record['tokens_per_pass']:.3f} tokens a pass and sequence")
+    if record["loaded_tokens"]:
+        lines.append(f"{'tiers':<12}{record['loaded_tokens']:,} prompt tokens were loaded and not computed")
+    if record["swap_outs"]:
+        lines.append(f"{'swap':<12}{record['swap_outs']:,} times out and in")
+    return lines
