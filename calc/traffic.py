@@ -9,17 +9,24 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from calc import format as fmt
 from calc.errors import InputError
 from calc.proof import clock_of, rules_of
 from calc.result import Answer
 from calc.simulation import workload as arrivals
-from calc.simulation.cluster import Cluster, Router
+from calc.simulation.capacity import Capacity, Searched, Trial, fewest_replicas
+from calc.simulation.cluster import Router
+from calc.simulation.features import Features
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import SimulationResult
 from calc.simulation.run import simulate
+from calc.simulation.step_table import StepTable
+from calc.slo import Slo
 from calc.workload import Workload
 
 CURVE_POINTS = 200
+PLAIN = Features(router=Router.LEAST_OUTSTANDING)
+"""An engine's own rules, and the replica with the fewest requests for each newcomer."""
 ON_SHARE = 0.2
 """Share of the time in which bursts arrive when traffic is on and off (assumed: five times the mean rate, then none)."""
 BURST_S = 10.0
@@ -75,20 +82,93 @@ def run(
     requests: RequestTable,
     *,
     replicas: int,
+    features: Features = PLAIN,
     progress: Callable[[float], bool] | None = None,
     log_passes: int = 0,
 ) -> SimulationResult:
-    """The requests through `replicas` of the answer's replica, under its engine's rules; raises where nothing serves."""
-    if result.fleet is None:
-        raise InputError("plan", result.verdict.reason, "only a plan that serves can be simulated")
+    """The requests through `replicas` of the answer's replica, under its engine's rules with `features` added.
+
+    Raises InputError where nothing serves, or the engine does not have a feature.
+    """
+    step = _clock(result)
     return simulate(
         requests,
-        rules_of(result),
-        clock_of(result),
-        cluster=Cluster(replicas=replicas, router=Router.LEAST_OUTSTANDING),
+        features.rules(rules_of(result), step),
+        step,
+        cluster=features.cluster(replicas, seed=0),
         progress=progress,
         log_passes=log_passes,
     )
+
+
+def _clock(result: Answer) -> StepTable:
+    if result.fleet is None:
+        raise InputError("plan", result.verdict.reason, "only a plan that serves can be simulated")
+    return clock_of(result)
+
+
+def ideas_told(ran: SimulationResult) -> tuple[str, ...]:
+    """What pools, drafts, tiers and prefixes did in a run, a sentence each; empty where there were none."""
+    lines = []
+    waits = ran.transfer_s[~np.isnan(ran.transfer_s)]
+    if waits.size:
+        lines.append(
+            f"Between pools: from the first token to the arrival of its cache a request waited {fmt.seconds(float(waits.mean()))} on average, "
+            f"{fmt.seconds(float(np.quantile(waits, 0.99)))} at the 99th percentile; the second token shows it."
+        )
+    if ran.drafted_passes:
+        lines.append(f"Drafts: {ran.tokens_per_pass:.2f} tokens a pass and sequence.")
+    prompts = int(ran.input_tokens.sum())
+    if ran.loaded_blocks:
+        lines.append(
+            f"Host memory: {fmt.percent(float(ran.loaded_tokens.sum()) / prompts)} of prompt tokens were loaded."
+        )
+    if ran.cached_tokens.any():
+        lines.append(
+            f"Prefix cache: {fmt.percent(float(ran.cached_tokens.sum()) / prompts)} of prompt tokens were on the card."
+        )
+    return tuple(lines)
+
+
+def holding_replicas(
+    result: Answer,
+    requests: RequestTable,
+    features: Features,
+    *,
+    planned: int,
+    told: Callable[[int, int], None] | None = None,
+) -> Capacity:
+    """The fewest replicas that hold the scenario's targets for these requests, up to four times the planned and 16.
+
+    `told` hears after each trial how many there were, and its replicas. A prefill pool keeps its size.
+    """
+    step = _clock(result)
+    searched = Searched(
+        requests=requests,
+        rules=features.rules(rules_of(result), step),
+        step=step,
+        slo=result.inputs.scenario.slo,
+        cluster=features.cluster(1, seed=0),
+    )
+    tried: list[int] = []
+
+    def note(trial: Trial) -> None:
+        tried.append(trial.replicas)
+        if told is not None:
+            told(len(tried), trial.replicas)
+
+    return fewest_replicas(searched, most=max(16, 4 * planned), told=note)
+
+
+def held_by(capacity: Capacity, slo: Slo) -> str:
+    """The search for replicas in a sentence."""
+    measure = "as means" if slo.percentile is None else f"at the {slo.percentile:g}th percentile"
+    tried = max(trial.replicas for trial in capacity.trials)
+    if capacity.best is None:
+        return f"Not even {fmt.plural(tried, 'replica')} hold the targets {measure}."
+    replicas = capacity.best.replicas
+    less = "" if replicas == 1 else f"; {replicas - 1} would not"
+    return f"{fmt.plural(replicas, 'replica')} {'holds' if replicas == 1 else 'hold'} the targets {measure}{less}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,14 +199,19 @@ class RatePoint:
 
 
 def sweep(
-    result: Answer, requests: RequestTable, *, replicas: int, progress: Callable[[float], bool] | None = None
+    result: Answer,
+    requests: RequestTable,
+    *,
+    replicas: int,
+    features: Features = PLAIN,
+    progress: Callable[[float], bool] | None = None,
 ) -> tuple[RatePoint, ...]:
     """The same requests offered faster and slower than now, each rate a run of its own."""
     slo = result.inputs.scenario.slo
     points = []
     for number, factor in enumerate(RATE_FACTORS):
         rate = requests.rate_per_s * factor
-        ran = run(result, requests.stretched(1.0 / factor), replicas=replicas)
+        ran = run(result, requests.stretched(1.0 / factor), replicas=replicas, features=features)
         points.append(
             RatePoint(
                 rate_per_s=rate,

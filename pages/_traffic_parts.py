@@ -9,6 +9,7 @@ import streamlit as st
 from calc import format as fmt
 from calc.answer import Answer
 from calc.simulation.export import chrome_trace, request_lines
+from calc.simulation.features import Features
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import SimulationResult
 from calc.traffic import distribution, sweep
@@ -73,7 +74,11 @@ def show_run(result: Answer, ran: SimulationResult) -> None:
 
 
 def draw_sweep(
-    result: Answer, requests: RequestTable | None, replicas: int, asked: tuple[object, ...]
+    result: Answer,
+    requests: RequestTable | None,
+    replicas: int,
+    features: Features,
+    asked: tuple[object, ...],
 ) -> None:
     """The same requests faster and slower, when asked for."""
     if requests is None or result.inputs.scenario.workload.rate_per_s is None:
@@ -85,7 +90,10 @@ def draw_sweep(
             bar.progress(share, text=f"Trying rates: {fmt.percent(share)}")
             return True
 
-        st.session_state[SWEPT] = (asked, sweep(result, requests, replicas=replicas, progress=told))
+        st.session_state[SWEPT] = (
+            asked,
+            sweep(result, requests, replicas=replicas, features=features, progress=told),
+        )
         bar.empty()
     swept = st.session_state.get(SWEPT)
     if swept is not None and swept[0] == asked:

@@ -6,10 +6,12 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.answer import Answer
+from calc.simulation.features import Features
 from calc.simulation.requests import RequestTable
 from calc.traffic import Source, at_rate, generated, run
 from calc.worked_run import worked_run
 from pages._inputs import current_answer
+from pages._traffic_ideas import IDEA_KEYS, draw_held, idea_controls, show_ideas
 from pages._traffic_parts import SWEPT, draw_downloads, draw_sweep, run_headline, show_run
 from pages._ui import guarded, plain_text, show_ignored, show_title, show_worked_maths
 from presets.traces import PUBLISHED, published, uploaded_trace
@@ -18,16 +20,14 @@ RAN = "_simulated"  # (what was asked, what happened) of this session's last run
 COUNTS = (1_000, 3_000, 10_000, 30_000, 100_000)
 MAX_TRACE_MB = 64
 LOGGED_PASSES = 20_000
+ASKED_KEYS = ("sim_source", "sim_public", "sim_n", "sim_replicas", "sim_seed", *IDEA_KEYS)
 
 
 def main() -> None:
     """Ask, run, read."""
     result = current_answer()
     ran = st.session_state.get(RAN)
-    asked = (
-        result.inputs.scenario,
-        *(st.session_state.get(key) for key in ("sim_source", "sim_n", "sim_replicas", "sim_seed")),
-    )
+    asked = _asked(result)
     fresh = ran is not None and ran[0] == asked
     show_title(
         run_headline(result, ran[1]) if fresh else "What will users really feel? Simulate every request",
@@ -35,8 +35,11 @@ def main() -> None:
             f"{result.layout.label} per replica; the engine's own scheduling rules; times of {result.inputs.scenario.fidelity} fidelity."
         ),
     )
-    requests, replicas, asked = _controls(result)
-    guarded(lambda: _run(result, requests, replicas, asked))()
+    requests, replicas = _controls(result)
+    features = idea_controls(result)
+    asked = _asked(result)
+    guarded(lambda: _run(result, requests, replicas, features, asked))()
+    guarded(lambda: draw_held(result, requests, features, replicas, asked))()
     ran = st.session_state.get(RAN)
     if ran is None or ran[0] != asked:
         st.info(
@@ -44,7 +47,8 @@ def main() -> None:
         )
         return
     show_run(result, ran[1])
-    guarded(lambda: draw_sweep(result, requests, replicas, asked))()
+    show_ideas(ran[1])
+    guarded(lambda: draw_sweep(result, requests, replicas, features, asked))()
     draw_downloads(ran[1])
     show_worked_maths(lambda: worked_run(result, ran[1]), key="sim-maths")
     show_ignored(
@@ -53,7 +57,14 @@ def main() -> None:
     )
 
 
-def _controls(result: Answer) -> tuple[RequestTable | None, int, tuple[object, ...]]:
+def _asked(result: Answer) -> tuple[object, ...]:
+    """All that a run depends on: a result is shown as long as this is what it was asked."""
+    uploaded = st.session_state.get("sim_trace")
+    trace = uploaded.file_id if uploaded is not None else None
+    return (result.inputs.scenario, trace, *(st.session_state.get(key) for key in ASKED_KEYS))
+
+
+def _controls(result: Answer) -> tuple[RequestTable | None, int]:
     planned = result.fleet.replicas if result.fleet else 1
     row = st.columns(4, vertical_alignment="bottom")
     source = Source(
@@ -68,8 +79,7 @@ def _controls(result: Answer) -> tuple[RequestTable | None, int, tuple[object, .
         row[2].number_input("Replicas (0: as planned)", 0, 10_000, 0, key="sim_replicas", bind="query-params")
     )
     seed = int(row[3].number_input("Seed", 0, 1_000_000, 0, key="sim_seed", bind="query-params"))
-    asked = (result.inputs.scenario, str(source), str(count), replicas, seed)
-    return _requests(result, source, count, seed), replicas or planned, asked
+    return _requests(result, source, count, seed), replicas or planned
 
 
 def _requests(result: Answer, source: Source, count: int, seed: int) -> RequestTable | None:
@@ -94,7 +104,13 @@ def _requests(result: Answer, source: Source, count: int, seed: int) -> RequestT
     return generated(workload, source, rate_per_s=rate, count=count, seed=seed)
 
 
-def _run(result: Answer, requests: RequestTable | None, replicas: int, asked: tuple[object, ...]) -> None:
+def _run(
+    result: Answer,
+    requests: RequestTable | None,
+    replicas: int,
+    features: Features,
+    asked: tuple[object, ...],
+) -> None:
     with st.container(horizontal=True):
         start = st.button(
             "Simulate", type="primary", icon=":material/play_arrow:", disabled=requests is None, key="sim-run"
@@ -110,7 +126,7 @@ def _run(result: Answer, requests: RequestTable | None, replicas: int, asked: tu
 
     st.session_state[RAN] = (
         asked,
-        run(result, requests, replicas=replicas, progress=told, log_passes=LOGGED_PASSES),
+        run(result, requests, replicas=replicas, features=features, progress=told, log_passes=LOGGED_PASSES),
     )
     st.session_state.pop(SWEPT, None)
     st.rerun()
