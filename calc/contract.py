@@ -238,6 +238,7 @@ def proof_json(proof: Proof) -> Json:
         "replicas": proof.replicas,
         "rate_per_s": proof.rate_per_s,
         "breaks_at_per_s": proof.breaks_at_per_s,
+        "headroom": proof.headroom,
         "requests": proof.requests,
         "state": str(shown.state),
         "ttft_s": shown.spread("ttft_s").as_json(),

@@ -15,16 +15,19 @@ from commands.arguments import (
     add_layout,
     add_traffic,
     emit,
-    inputs,
     not_negative,
     positive,
     seed,
     tokens,
     verb,
 )
+from commands.plan_options import add_limits, add_search, asked
+from commands.plan_sweep import run_sweep
 
 if TYPE_CHECKING:
     from calc.answer import Answer, Inputs
+    from calc.plan.ranking import Ranking
+    from calc.plan.verify import Verified
 
 
 def add(verbs: Any) -> None:
@@ -55,7 +58,7 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="simulate the first plan; if the promise fails, add GPUs until it holds",
+        help="simulate the first plans; where the promise fails, add GPUs until it holds, and rank again",
     )
     parser.add_argument(
         "--sensitivity",
@@ -69,6 +72,12 @@ def add(verbs: Any) -> None:
         metavar="S",
         help="an endpoint that serves one request at a time, each taking S seconds on average: how many replicas",
     )
+    parser.add_argument(
+        "--sweep-rate", nargs="+", type=positive, metavar="R", help="the best plan at each of these rates"
+    )
+    parser.add_argument("--scheduler", metavar="ADDR", help="Dask scheduler that the sweep runs on")
+    add_search(parser)
+    add_limits(parser)
     add_fidelity(parser)
 
 
@@ -76,7 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
     from calc import contract
     from calc.answer import answer, headline
     from calc.levers import lever_effects
-    from calc.plan.ranking import rank
+    from calc.plan.ranking import ranked
+    from calc.plan.verify import verify
+    from calc.proof import headline_of
 
     if arguments.service_s is not None:
         return _endpoint(arguments)
@@ -86,26 +97,38 @@ def run(arguments: argparse.Namespace) -> int:
         )  # `--gpu ID SOURCE`: the list of ids has taken the model as its last
     if arguments.source is None or arguments.input is None or arguments.output is None:
         raise InputError("plan", "no model or lengths", "a plan needs SOURCE, --input and --output")
-    question, offers = _question(arguments)
-    ranking = rank(question, offers, shortlist=None if arguments.gpu else max(2 * arguments.top, 12))
+    if arguments.sweep_rate:
+        return run_sweep(arguments)
+    about = asked(arguments)
+    question = about.question
+    ranking = ranked(question, top=arguments.top)
+    offers = question.offers[question.inputs.scenario.engine]
     if len(offers) == 1 and not (ranking.plans or ranking.failed):
-        answer(replace(question, offer=offers[0]))  # raises what is missing, by name
-    shown = list(ranking.plans[: arguments.top])
+        answer(replace(question.inputs, offer=offers[0]))  # raises what is missing, by name
+    verified = verify(ranking, question, seed=arguments.seed) if arguments.verify and ranking.plans else None
+    shown = _proven_first(ranking, verified)[: arguments.top]
     record: dict[str, Any] = {
         "plans": [contract.plan_json(result) for result in shown],
         "levers": [contract.lever_json(effect) for effect in lever_effects(shown[0])] if shown else [],
         "rejected": [{"why": why, "count": count} for why, count in ranking.rejected],
+        "searched": {
+            "candidates": ranking.candidates,
+            "answered": ranking.answered,
+            "proven": ranking.proven,
+        },
     }
     if not shown:
-        shown = _nearest_failures(question, ranking.failed)
+        shown = _nearest_failures(question.inputs, ranking.failed)
         record["nearest"] = [contract.plan_json(result) for result in shown]
     lines = [line for result in shown for line in (headline(result), *_details(result))]
-    if arguments.verify and ranking.plans:
-        from calc.proof import headline_of, prove
-
-        proof = prove(shown[0], seed=arguments.seed)
-        record["plans"][0]["verified"] = contract.proof_json(proof)
-        lines.insert(2, headline_of(proof))
+    if verified is not None:
+        first = verified.best or verified.tried[0]
+        record["plans"][0]["verified"] = contract.proof_json(first.proof)
+        record["proofs"] = [
+            {"gpu": proven.planned.inputs.offer.accelerator.id, **contract.proof_json(proven.proof)}
+            for proven in verified.tried
+        ]
+        lines.insert(2, f"  {headline_of(first.proof)}{f' ({first.note})' if first.note else ''}")
     if arguments.sensitivity and ranking.plans:
         from calc.sensitivity import headline_of as range_of
         from calc.sensitivity import sensitivity, sensitivity_json
@@ -113,6 +136,9 @@ def run(arguments: argparse.Namespace) -> int:
         found = sensitivity(shown[0])
         record["plans"][0]["sensitivity"] = sensitivity_json(found)
         lines.append(range_of(found))
+    lines.append(
+        f"searched {ranking.candidates:,} candidates, asked the full model about {ranking.answered:,}"
+    )
     lines += [f"rejected: {count} x {why}" for why, count in ranking.rejected]
     emit(arguments, record, lines)
     proven = "verified" not in (record["plans"] or [{}])[0] or record["plans"][0]["verified"]["replicas"]
@@ -134,16 +160,13 @@ def _details(result: Answer) -> list[str]:
     return [f"  {replicas} of {result.layout.label}, {busy} busy; {felt}; {price}"]
 
 
-def _question(arguments: argparse.Namespace) -> tuple[Inputs, tuple[Any, ...]]:
-    """The scenario's inputs and the accelerators to rank: those named, else the whole catalogue."""
-    from presets.resolve import accelerator_named, offer_of, with_profile
-
-    named = [accelerator_named(gpu) for gpu in arguments.gpu or ()]
-    question = inputs(arguments, gpu=named[0].id if named else "a100-sxm4-80gb")
-    own = arguments.usd_per_gpu_hour
-    offers = (offer_of(gpu, own) for gpu in named)
-    with_profiles = tuple(with_profile(offer, question.scenario, question.spec.id) for offer in offers)
-    return question, with_profiles or question.catalogue
+def _proven_first(ranking: Ranking, verified: Verified | None) -> list[Answer]:
+    """The ranked plans, the proven ones with the replicas that their proofs found and in their new order."""
+    if verified is None:
+        return list(ranking.plans)
+    simulated = [proven.plan or proven.planned for proven in verified.tried]
+    kinds = {plan.inputs.offer.accelerator.id for plan in simulated}
+    return [*simulated, *(p for p in ranking.plans if p.inputs.offer.accelerator.id not in kinds)]
 
 
 def _nearest_failures(question: Inputs, failed: tuple[Answer, ...]) -> list[Answer]:

@@ -1,0 +1,80 @@
+"""Verb `plan` as a planner: limits, formats, jobs with a deadline, proofs, and sweeps that travel to workers."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+
+from cli import main
+from commands.plan_sweep import Task
+
+
+def plan(capsys, *words: str) -> tuple[int, dict]:
+    code = main(["plan", *words, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+SMALL = ("meta-llama/Meta-Llama-3.1-8B", "--input", "1000", "--output", "200")
+
+
+def test_a_job_with_a_deadline_is_planned_for_its_rate_and_proven(capsys):
+    code, record = plan(
+        capsys, SMALL[0], "--input", "3000", "--output", "200", "--rate", "10e6", "--deadline-h", "24",
+        "--gpu", "h100-sxm5-80gb", "l40s", "--verify", "--arrival-cv", "3", "--top", "2",
+    )  # fmt: skip
+    first = record["plans"][0]
+    assert code == 0
+    assert first["rate_per_s"] == pytest.approx(10e6 / 86_400)
+    assert first["verified"]["replicas"] <= first["replicas"]
+    assert first["verified"]["breaks_at_per_s"] >= first["rate_per_s"]
+    assert first["verified"]["state"] != "saturated"
+    assert record["searched"]["proven"]
+
+
+def test_formats_are_searched_only_when_their_quality_is_accepted(capsys):
+    given = (*SMALL, "--rate", "10", "--tpot", "0.02", "--gpu", "h100-sxm5-80gb", "mi210")
+    _, stored = plan(capsys, *given)
+    _, every = plan(capsys, *given, "--formats", "all", "--kv-formats", "fp8")
+    assert {row["quantization"] for row in stored["plans"]} == {"auto"}
+    best = {row["gpu"]: row for row in every["plans"]}
+    assert best["h100-sxm5-80gb"]["usd_per_hour"] <= stored["plans"][0]["usd_per_hour"]
+    if "mi210" in best:
+        assert best["mi210"]["quantization"] == "auto"
+
+
+def test_what_is_not_to_be_had_is_infeasible_and_said(capsys):
+    given = (*SMALL, "--rate", "40", "--tpot", "0.03", "--gpu", "l40s")
+    code, record = plan(capsys, *given, "--available", "l40s=1")
+    assert code == 3
+    assert record["plans"] == []
+    assert record["nearest"][0]["verdict"]["wall"] == "availability"
+    code, record = plan(capsys, *given, "--budget", "0.2")
+    assert (code, record["nearest"][0]["verdict"]["wall"]) == (3, "budget")
+
+
+def test_an_own_price_decides(capsys):
+    given = (*SMALL, "--rate", "5", "--tpot", "0.03", "--gpu", "l40s", "h100-sxm5-80gb")
+    _, record = plan(capsys, *given, "--price", "h100-sxm5-80gb=0.05")
+    assert record["plans"][0]["gpu"] == "h100-sxm5-80gb"
+    assert record["plans"][0]["price_note"] == "your own price"
+
+
+def test_a_spare_replica_and_a_busy_share(capsys):
+    given = (*SMALL, "--rate", "20", "--tpot", "0.03", "--gpu", "l40s")
+    _, lean = plan(capsys, *given, "--target-utilization", "1")
+    _, spare = plan(capsys, *given, "--target-utilization", "1", "--spare", "replica")
+    first = lean["plans"][0]
+    assert first["replicas"] >= first["busy"]
+    kept = spare["plans"][0]
+    assert kept["replicas"] - 1 >= kept["busy"]
+
+
+def test_a_sweep_travels_and_one_bad_rate_stops_no_other(capsys):
+    words = (*SMALL, "--rate", "1", "--tpot", "0.03", "--gpu", "l40s", "--sweep-rate", "2", "--json")
+    assert main(["plan", *words]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["sweep"]
+    assert row["plan"]["rate_per_s"] == 2
+    task = Task(arguments={"source": "nobody/nothing"}, rate_per_s=1.0)
+    assert pickle.loads(pickle.dumps(task)) == task
