@@ -52,14 +52,23 @@ def profile_links(
     inside = node_size or devices_inside(accelerator, nodes=nodes, gpus=gpus)
     factor = kernel_factor(profile)
 
+    known: dict[tuple[int, int], tuple[float, float, float]] = {}
+
+    def terms(index: int, ranks: int) -> tuple[float, float, float]:
+        """(start-up seconds, bytes/s, half bytes) of one kind of collective, looked up once."""
+        if (index, ranks) not in known:
+            curve, rate = link_of(accelerator, profile, KINDS[index], ranks, node_size=inside)
+            known[index, ranks] = (factor * curve.alpha_s, curve.beta_of_link * rate / factor, curve.half_bytes)
+        return known[index, ranks]
+
     def seconds(table: OperatorTable, rows: NDArray[np.intp]) -> Array:
-        out = np.zeros((len(rows), table.units.shape[1]))
-        for index, row in enumerate(rows):
-            kind = KINDS[table.operators.kind_index[row, 0]]
-            ranks = int(table.operators.numbers["ranks"][row, 0])
-            curve, rate = link_of(accelerator, profile, kind, ranks, node_size=inside)
-            out[index] = factor * curve.seconds(table.message_bytes[row], rate)
-        return out
+        kinds = table.operators.kind_index[rows, 0].tolist()
+        ranks = table.operators.numbers["ranks"][rows, 0].tolist()
+        found = np.array([terms(kind, int(n)) for kind, n in zip(kinds, ranks, strict=True)])
+        alpha_s, bytes_per_s, half_bytes = found.T[:, :, None]
+        size = table.message_bytes[rows]
+        time = alpha_s + (size + np.sqrt(size * half_bytes)) / bytes_per_s  # as LinkCurve.seconds
+        return np.asarray(np.where(size > 0, time, 0.0))
 
     return seconds
 
