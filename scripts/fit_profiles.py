@@ -38,6 +38,7 @@ LINK_SYSTEMS = {
     "ada": ("l40s",),
     "blackwell-gddr": ("rtx_pro_6000_server",),
 }
+SERVED_FAMILIES = ("hopper", "blackwell")
 KERNEL_FAMILIES = {
     "a100-sxm4-80gb": "ampere",
     "l40s": "ada",
@@ -334,12 +335,17 @@ def write(
         devices.append(entry)
     for engine in ENGINES:
         versions = [OLD, ""] if engine == "tensorrt-llm" else ["0.7", ""] if engine == "vllm" else [""]
+        apart = [f for f in SERVED_FAMILIES if any(scope == f"{engine}/{f}" for _, scope in merged)]
+        together = [f for f in SERVED_FAMILIES if f not in apart]
         for version in versions:
-            profile = profile_of(merged, "hopper", engine, version=version, links=links, origins=origins)
-            engines.append(
-                engine_as_json(profile.engine)
-                | {"families": ["hopper", "blackwell"], "source": "serving points"}
-            )
+            for served in [[f] for f in apart] + ([together] if together else []):
+                profile = profile_of(merged, served[0], engine, version=version, links=links, origins=origins)
+                engines.append(
+                    engine_as_json(profile.engine) | {"families": served, "source": "serving points"}
+                )
+            if apart:  # on other families what the device reaches, not what this engine makes of these
+                profile = profile_of(merged, "ampere", engine, version=version, links=links, origins=origins)
+                engines.append(engine_as_json(profile.engine) | {"families": [], "source": "serving points"})
     local = sorted(
         {(p.engine, f) for p, _, f, _, _ in points.terms if (p.engine not in ENGINES) or f == "cdna"}
     )

@@ -66,6 +66,8 @@ def parameters() -> list[Parameter]:
         Parameter("compute.fp8", "hopper", 0.58, 0.12, 1),
         Parameter("compute.fp8", "blackwell", 0.50, 0.12, 1),
         Parameter("compute.fp4", "blackwell", 0.40, 0.12, 1),
+        Parameter("compute.fp8", "tensorrt-llm/hopper", 0.66, 0.12, 1),
+        Parameter("compute.fp4", "tensorrt-llm/blackwell", 0.45, 0.12, 1),
         Parameter("compute.weight_only", "", 0.60, 0.15, 1),
         Parameter("attention.bandwidth", "", 0.80, 0.10, 1),
         Parameter("latent_attention.bandwidth", "", 0.60, 0.20, 1),

@@ -155,8 +155,8 @@ def envelope_section(rows: list) -> list[str]:
         "Kinds of misses: mixtures of experts spread over attention ranks come out too fast (1.4 to 2.3 times: no imbalance, no waiting of",
         "ranks for each other), small ones at very large batches most of all (Qwen3-30B-A3B on Blackwell, up to 3 times: host-bound);",
         "Qwen3-30B-A3B over PCIe with tensor parallelism is faster than the all-reduce tables allow (0.46 to 0.9); eight pipeline stages",
-        "over PCIe have bubbles that are not modelled (up to 2.3 times); prompts in fp8 and NVFP4 on Hopper and Blackwell are 10 to 17%",
-        "too slow, because the shares were fitted on servers under mixed load.",
+        "over PCIe have bubbles that are not modelled (up to 2.3 times); prompts of dense models in NVFP4 on Blackwell are up to 15%",
+        "too slow (the share was fitted on servers under mixed load).",
         "",
     ]
 

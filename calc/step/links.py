@@ -58,7 +58,11 @@ def profile_links(
         """(start-up seconds, bytes/s, half bytes) of one kind of collective, looked up once."""
         if (index, ranks) not in known:
             curve, rate = link_of(accelerator, profile, KINDS[index], ranks, node_size=inside)
-            known[index, ranks] = (factor * curve.alpha_s, curve.beta_of_link * rate / factor, curve.half_bytes)
+            known[index, ranks] = (
+                factor * curve.alpha_s,
+                curve.beta_of_link * rate / factor,
+                curve.half_bytes,
+            )
         return known[index, ranks]
 
     def seconds(table: OperatorTable, rows: NDArray[np.intp]) -> Array:
