@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from calc.accelerator import Accelerator
 from calc.engine import engine_named
 from calc.layout import Layout
+from calc.memory.adapters import adapter_bytes_per_gpu
 from calc.memory.engines import EngineSettings, Ledger, LineKind, ledger
 from calc.memory.kv import sequence_bytes
 from calc.memory.launch_flags import launch_flags
@@ -70,6 +71,8 @@ def engine_settings(scenario: Scenario, *, max_model_len: int | None) -> EngineS
         quantization=stated(scenario.quantization),
         device_memory_bytes=scenario.device_memory_bytes,
         available_kv_bytes=scenario.kv_bytes_per_gpu,
+        adapters=scenario.adapters,
+        adapter_rank=scenario.adapter_rank,
     )
 
 
@@ -140,6 +143,13 @@ def memory_of(
     """Step 1 by the engine's rules: the ledger at the length limit, and the sequences of mean length that fit."""
     chosen = engine_settings(scenario, max_model_len=length_limit(scenario, spec))
     found = ledger(spec, accelerator, layout, chosen, nearest=False)
+    beside = adapter_bytes_per_gpu(
+        spec, adapters=scenario.adapters, rank=scenario.adapter_rank, tp=layout.attention_tp
+    )
+    if beside and found.verdict.fits:
+        chosen = replace(chosen, available_kv_bytes=found.kv.available_bytes - beside)
+        limited = ledger(spec, accelerator, layout, chosen, nearest=False)
+        found = replace(found, kv=limited.kv, verdict=limited.verdict)
     kept = max(1, round(scenario.input_tokens + scenario.output_tokens))
     mean = ledger(spec, accelerator, layout, replace(chosen, max_model_len=kept), nearest=False)
     ranks = layout.dp * layout.attention_dp  # each holds the caches of its own sequences
@@ -183,6 +193,8 @@ def replica_curve(
         fidelity=scenario.fidelity,
         quantization=stated(scenario.quantization),
         kv_dtype=scenario.kv_format,
+        lora_rank=scenario.adapter_rank if scenario.adapters else 0,
+        lora_adapters=scenario.adapters,
     )
     most = max(1, min(fit, scenario.max_seqs or MOST_SEQUENCES, MOST_SEQUENCES))
     users = np.unique(np.rint(np.geomspace(1, most, GRID_POINTS)))

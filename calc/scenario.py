@@ -49,7 +49,7 @@ class Scenario:
     `max_batched_tokens`: an engine's token budget of a step, None: its own. `draft_tokens` above 0: speculative decoding
     whose proposals cost nothing (looked up, or a head of the model), each kept with chance `acceptance`.
     `kv_bytes_per_gpu` replaces what the memory rules leave for the cache. `config_text` is a pasted config.json; it
-    travels in files, never in a link. `device_memory_bytes` replaces the device's own total. `usd_per_gpu_hour` is the user's own price. Seconds, bytes, tokens, USD.
+    travels in files, never in a link. `adapters`: LoRA adapters of `adapter_rank` kept loaded beside the model. `device_memory_bytes` replaces the device's own total. `usd_per_gpu_hour` is the user's own price. Seconds, bytes, tokens, USD.
     """
 
     model: str = "meta-llama/Llama-2-13b-hf"
@@ -99,6 +99,8 @@ class Scenario:
     fidelity: str = Fidelity.EXPECTED
     profile: str = ""
     usd_per_gpu_hour: float | None = None
+    adapters: int = 0
+    adapter_rank: int = 16
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -127,6 +129,8 @@ class Scenario:
             _within("device_memory_bytes", self.device_memory_bytes, 1, 1e15)
         if self.usd_per_gpu_hour is not None:
             _within("usd_per_gpu_hour", self.usd_per_gpu_hour, 0.001, 1000)
+        _within("adapters", self.adapters, 0, 10_000)
+        _within("adapter_rank", self.adapter_rank, 1, 512)
         _ = (self.workload, self.slo, self.layout)  # their own checks
 
     @property
@@ -224,6 +228,8 @@ URL_PARAMETERS: dict[str, str] = {
     "fidelity": "fidelity",
     "profile": "profile",
     "price": "usd_per_gpu_hour",
+    "adapters": "adapters",
+    "adapter_rank": "adapter_rank",
 }
 # Units that a link (and the box on screen) uses where they differ from the field's base unit: URL value x factor.
 URL_UNITS: dict[str, float] = {"tpot_ms": MS, "kv_gb": GB, "mem_gib": float(GIB)}

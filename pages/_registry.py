@@ -22,6 +22,7 @@ class Entry:
 PAGES = (
     Entry(section="Plan", file="size.py", title="Size a deployment", icon=":material/straighten:"),
     Entry(section="Plan", file="compare.py", title="Compare GPUs", icon=":material/balance:"),
+    Entry(section="Plan", file="fleet.py", title="Fleet", icon=":material/dns:"),
     Entry(section="Plan", file="simulate.py", title="Simulate traffic", icon=":material/play_circle:"),
     Entry(section="Understand", file="model.py", title="Model", icon=":material/layers:"),
     Entry(section="Understand", file="memory.py", title="Memory", icon=":material/memory:"),

@@ -88,7 +88,12 @@ def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str,
             None if settings.available_kv_bytes is None else int(settings.available_kv_bytes),
         ),
     ]
+    pairs += [
+        ("--max-loras", settings.adapters or None),
+        ("--max-lora-rank", settings.adapter_rank if settings.adapters else None),
+    ]
     switches = [
+        ("--enable-lora", settings.adapters > 0),
         ("--enable-expert-parallel", layout.ep > 1),
         ("--enable-lora", settings.max_loras > 0),
         ("--enforce-eager", settings.enforce_eager),
@@ -118,7 +123,12 @@ def _sglang(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[st
             None if settings.window_pool_ratio == 0.8 else settings.window_pool_ratio,
         ),
     ]
+    pairs += [
+        ("--max-loras-per-batch", settings.adapters or None),
+        ("--max-lora-rank", settings.adapter_rank if settings.adapters else None),
+    ]
     switches = [
+        ("--enable-lora", settings.adapters > 0),
         ("--enable-dp-attention", layout.attention_dp > 1),
         ("--disable-cuda-graph", settings.enforce_eager),
         ("--disable-radix-cache", settings.prefix_caching is False),

@@ -48,6 +48,7 @@ def test_a_scenario_survives_a_file_and_a_link(scenario):
 def test_the_names_in_links_are_frozen():
     # People keep links. A name may be added; none may go or change its field.
     assert set(URL_PARAMETERS) == {
+        "adapters", "adapter_rank",
         "model", "rev", "weights", "kv", "gpu", "tp", "pp", "dp", "ep", "adp", "nodes", "engine",
         "engine_version", "traffic", "rate", "users", "arrival_cv", "peak", "in", "in_shape", "in_cv", "out",
         "out_shape", "out_cv", "prefix", "ttft_s", "tpot_ms", "e2e_s", "pct", "headroom", "max_seqs", "max_len",

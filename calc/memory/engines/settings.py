@@ -35,6 +35,9 @@ class EngineSettings:
     device_memory_bytes: float | None = None
     available_kv_bytes: float | None = None
 
+    adapters: int = 0  # LoRA adapters kept loaded; their memory is counted in `calc.expected`
+    adapter_rank: int = 16
+
     # vLLM
     legacy_engine: bool | None = None  # the V0 engine; None: by version
     offline: bool = False  # the LLM class instead of the API server: other default batch sizes
