@@ -12,6 +12,7 @@ from calc.schedule import Activity, Bar, Lane, Schedule
 from pages._axes import COLOURS, FAINT, GREY, LABEL_SIZE, figure, linear
 
 ROW_PX = 22
+INK = "#10212B"  # on bars and on the stall's light label, in both themes
 BELOW_PX = 78  # the time axis and the legend
 GAP_ROWS = 1.7  # between two schedulers, where the name of the lower one stands
 LOOKS = {
@@ -121,8 +122,8 @@ def _mark_stall(made: go.Figure, band: Band, until_s: float | None) -> None:
         yanchor="top",
         showarrow=False,
         text=f"stall {fmt.seconds(stall.seconds)}",
-        font={"size": LABEL_SIZE, "color": COLOURS["target"]},
-        bgcolor="rgba(255,255,255,0.75)",
+        font={"size": LABEL_SIZE, "color": INK},
+        bgcolor="rgba(255,255,255,0.85)",
     )
 
 
@@ -155,7 +156,7 @@ def _draw_bars(made: go.Figure, bands: Sequence[Band], activity: Activity, until
         textposition="inside",
         insidetextanchor="start",
         textangle=0,
-        textfont={"color": "#10212B"},
+        textfont={"color": INK},
         customdata=[bar_words(bar, band.one) for bar, band in drawn],
         hovertemplate="%{customdata}<extra></extra>",
     )

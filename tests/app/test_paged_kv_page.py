@@ -19,7 +19,7 @@ def test_the_worked_capacity_is_the_title(open_page):
 
 def test_four_samples_take_252_then_63_then_66_blocks(open_page):
     app = open_page("paged_kv.py")
-    app.segmented_control(key="paged-of").set_value(SAMPLES).run()
+    app.pills(key="paged-of").set_value(SAMPLES).run()
     assert [head.split(": ")[1] for head in heads(app)] == ["288 blocks", "252 blocks", "63 blocks"]
     app.button(key="paged-WRITE").click().run()
     assert heads(app)[2].endswith(": 66 blocks")
