@@ -21,6 +21,7 @@ from calc.result import Answer
 from calc.scenario import Fidelity, Scenario
 from calc.simulation import capacity, workload
 from calc.simulation.cluster import Cluster, Router
+from calc.simulation.disaggregation import Link, PrefillPool
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import SimulationResult
 from calc.simulation.rules import EngineRules, Speculation, engine_rules
@@ -30,6 +31,7 @@ from calc.simulation.step_table import StepTable
 from calc.sized import replica_weight_bytes, timing_of
 from calc.sizing import BLOCK_TOKENS, mean_context
 from calc.slo import Slo
+from calc.step.links import NODE_LINK_BYTES_PER_S
 from calc.step_clock import step_clock, textbook_clock
 
 REQUESTS_PER_REPLICA = 600
@@ -90,8 +92,7 @@ def prove(result: Answer, *, seed: int = 0, told: Callable[[str], None] | None =
         rules=rules_of(result),
         step=clock_of(result),
         slo=slo,
-        cluster=Cluster(router=Router.LEAST_OUTSTANDING),
-        streams=streams_of(result.layout),
+        pools=Pools.of(result),
     )
     say = told or (lambda _text: None)
     say(f"{replicas} replicas at {rate:.4g} requests/s")
@@ -111,7 +112,9 @@ def prove(result: Answer, *, seed: int = 0, told: Callable[[str], None] | None =
     if found is not None and not _closed(searched):
         say("the rate at which the promise breaks")
         top = capacity.largest_rate(
-            searched.searched(slo), replicas=found * searched.streams, precision=RATE_PRECISION
+            searched.searched(slo, replicas=found),
+            replicas=searched.pools.decoding(found),
+            precision=RATE_PRECISION,
         )
         breaks = max(rate, top.best.rate_per_s) if top.best else rate  # the rate itself was seen to hold
     return Proof(
@@ -154,22 +157,67 @@ def headline_of(proof: Proof) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trials:
-    """What every trial of one proof shares: requests, rules, step times, targets and the router.
+class Pools:
+    """How replicas are put to use: all alike, or `prefill` of every `planned` for prompts alone.
 
-    `streams`: schedulers of one replica that step beside each other, see `streams_of`.
+    `streams`: schedulers of one replica that step beside each other, see `streams_of`. `link`: between the pools.
     """
+
+    planned: int
+    prefill: int
+    streams: int
+    link: Link
+
+    @classmethod
+    def of(cls, result: Answer) -> Pools:
+        fleet, layout, scenario = result.fleet, result.layout, result.inputs.scenario
+        prompt = max(1, round(scenario.input_tokens))
+        return cls(
+            planned=fleet.replicas if fleet else 1,
+            prefill=fleet.prefill_replicas if fleet else 0,
+            streams=streams_of(layout),
+            link=Link(
+                bandwidth_bytes_per_s=NODE_LINK_BYTES_PER_S * layout.tp,
+                kv_bytes_per_token=sequence_bytes(result.inputs.spec, prompt, scenario.kv_format) / prompt,
+                shared=False,
+            ),
+        )
+
+    def prefilling(self, replicas: int) -> int:
+        """Schedulers for prompts alone among so many replicas, in the planned ratio."""
+        if not self.prefill:
+            return 0
+        share = round(replicas * self.prefill / self.planned)
+        return min(max(1, share), replicas - 1) * self.streams
+
+    def decoding(self, replicas: int) -> int:
+        """Schedulers that decode."""
+        return replicas * self.streams - self.prefilling(replicas)
+
+    def cluster(self, replicas: int) -> Cluster:
+        """The simulator's cluster of so many replicas."""
+        prompts = self.prefilling(replicas)
+        pool = PrefillPool(link=self.link, replicas=prompts) if prompts else None
+        return Cluster(replicas=self.decoding(replicas), router=Router.LEAST_OUTSTANDING, prefill=pool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trials:
+    """What every trial of one proof shares: requests, rules, step times, targets, and how replicas are put to use."""
 
     requests: RequestTable
     rules: EngineRules
     step: StepTable
     slo: Slo
-    cluster: Cluster
-    streams: int
+    pools: Pools
 
-    def searched(self, slo: Slo) -> capacity.Searched:
+    def searched(self, slo: Slo, *, replicas: int) -> capacity.Searched:
         return capacity.Searched(
-            requests=self.requests, rules=self.rules, step=self.step, slo=slo, cluster=self.cluster
+            requests=self.requests,
+            rules=self.rules,
+            step=self.step,
+            slo=slo,
+            cluster=self.pools.cluster(replicas),
         )
 
 
@@ -182,23 +230,23 @@ def _trial(trials: Trials, *, rate_per_s: float, replicas: int) -> capacity.Tria
     """One load on so many replicas; open traffic stops as soon as the promise is lost."""
     if _closed(trials):
         return _closed_trial(trials, replicas=replicas)
-    asked = trials.searched(trials.slo)
-    return capacity.try_load(asked, rate_per_s=rate_per_s, replicas=replicas * trials.streams)
+    asked = trials.searched(trials.slo, replicas=replicas)
+    return capacity.try_load(asked, rate_per_s=rate_per_s, replicas=trials.pools.decoding(replicas))
 
 
 def _whole_trial(trials: Trials, *, rate_per_s: float, replicas: int) -> capacity.Trial:
     """The same to its end, so that all percentiles are known: targets as means never stop a trial early."""
     if _closed(trials):
         return _closed_trial(trials, replicas=replicas)
-    means = trials.searched(replace(trials.slo, percentile=None))
-    trial = capacity.try_load(means, rate_per_s=rate_per_s, replicas=replicas * trials.streams)
+    means = trials.searched(replace(trials.slo, percentile=None), replicas=replicas)
+    trial = capacity.try_load(means, rate_per_s=rate_per_s, replicas=trials.pools.decoding(replicas))
     stable = trial.result is not None and trial.result.state is not LoadState.SATURATED
     return replace(trial, holds=stable and trial.result is not None and trial.result.holds(trials.slo))
 
 
 def _closed_trial(trials: Trials, *, replicas: int) -> capacity.Trial:
     """Users who wait: every first request of a user arrives at once and is not judged."""
-    cluster = replace(trials.cluster, replicas=replicas * trials.streams)
+    cluster = trials.pools.cluster(replicas)
     result = simulate(trials.requests, trials.rules, trials.step, cluster=cluster)
     later = None if trials.requests.predecessor is None else trials.requests.predecessor >= 0
     return capacity.Trial(

@@ -47,7 +47,8 @@ class Scenario:
 
     `quantization` and `kv_dtype` "auto": as the checkpoint is stored, and 16 bit. `tp` 0: the smallest degree that fits.
     `max_batched_tokens`: an engine's token budget of a step, None: its own. `draft_tokens` above 0: speculative decoding
-    whose proposals cost nothing (looked up, or a head of the model), each kept with chance `acceptance`.
+    whose proposals cost nothing (looked up, or a head of the model), each kept with chance `acceptance`. `disaggregated`:
+    prompts on replicas of their own, whose caches travel to those that decode.
     `kv_bytes_per_gpu` replaces what the memory rules leave for the cache. `config_text` is a pasted config.json; it
     travels in files, never in a link. `adapters`: LoRA adapters of `adapter_rank` kept loaded beside the model. `device_memory_bytes` replaces the device's own total. `usd_per_gpu_hour` is the user's own price. Seconds, bytes, tokens, USD.
     """
@@ -92,6 +93,7 @@ class Scenario:
     prefix_caching: bool = True
     draft_tokens: int = 0
     acceptance: float = 0.7
+    disaggregated: bool = False
     memory_utilization: float | None = None
     kv_bytes_per_gpu: float | None = None
     device_memory_bytes: float | None = None
@@ -221,6 +223,7 @@ URL_PARAMETERS: dict[str, str] = {
     "prefix_cache": "prefix_caching",
     "drafts": "draft_tokens",
     "acceptance": "acceptance",
+    "pools": "disaggregated",
     "util": "memory_utilization",
     "kv_gb": "kv_bytes_per_gpu",
     "mem_gib": "device_memory_bytes",

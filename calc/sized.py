@@ -100,9 +100,14 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
         ttft_s=replica.at(point.ttft_s, 1.0).best,
         e2e_s=replica.at(point.e2e_s, 1.0).best,
     )
-    fleet, users = expected.fleet_of(
-        replica, scenario.workload, batch=max(1, sequences.batch), headroom=scenario.headroom
-    )
+    batch = max(1, sequences.batch)
+    if scenario.disaggregated:
+        fleet, users, ttft = expected.pools_of(replica, scenario, batch=batch)
+        if scenario.ttft_s is not None and alone.fits and ttft.best > scenario.ttft_s:
+            alone = _latency_verdict(inputs, tpot_s=0.0, ttft_s=ttft.best, e2e_s=0.0)
+    else:
+        fleet, users = expected.fleet_of(replica, scenario.workload, batch=batch, headroom=scenario.headroom)
+        ttft = replica.at(point.ttft_s, users)
     tokens_per_s = fleet.rate_per_s * scenario.output_tokens
     return replace(
         blank,
@@ -110,7 +115,7 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
         decode=expected.decode_at(replica, users, scenario),
         prefill=expected.prefill_of(replica),
         fleet=fleet,
-        ttft_s=replica.at(point.ttft_s, users),
+        ttft_s=ttft,
         tpot_s=replica.at(point.tpot_s, users),
         cost=_cost(inputs.offer, gpus=layout.gpus_per_replica * fleet.replicas, tokens_per_s=tokens_per_s),
         verdict=alone,

@@ -81,6 +81,7 @@ class FleetStep:
     decode_busy: float
     replicas: int
     utilization: float
+    prefill_replicas: int = 0  # of `replicas`, those that only compute prompts
 
     @property
     def busy(self) -> float:

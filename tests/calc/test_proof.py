@@ -9,6 +9,7 @@ from calc.errors import InputError
 from calc.proof import prove
 from calc.scenario import Scenario
 from presets import accelerators, models
+from presets.resolve import resolve
 
 TEXTBOOK = Scenario(model="textbook-13b", gpu="a100-textbook", kv_bytes_per_gpu=50e9, fidelity="textbook")
 
@@ -70,3 +71,25 @@ def test_users_who_wait_are_simulated_as_a_closed_loop():
 def test_what_cannot_be_proven_is_said(change, named):
     with pytest.raises(InputError, match=named):
         prove(ask(replace(TEXTBOOK, **change)))
+
+
+def test_pools_of_their_own_hold_what_one_pool_needs_more_gpus_for():
+    """A prompt-heavy service with a tight gap between tokens: prompts no longer stall the streams (DistServe's finding)."""
+    shared = Scenario(
+        model="meta-llama/Llama-3.3-70B-Instruct",
+        gpu="h100-sxm5-80gb",
+        tp=4,
+        rate_per_s=20.0,
+        input_tokens=2000.0,
+        output_tokens=300.0,
+        ttft_s=1.0,
+        tpot_s=0.04,
+        percentile=99.0,
+    )
+    one = answer(resolve(shared))
+    two = answer(resolve(replace(shared, disaggregated=True)))
+    assert 0 < two.fleet.prefill_replicas < two.fleet.replicas
+    assert two.gpus < one.gpus
+    proof = prove(two)
+    assert proof.holds
+    assert proof.proven.spread("tpot_s").p99 <= 0.04

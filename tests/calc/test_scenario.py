@@ -53,7 +53,7 @@ def test_the_names_in_links_are_frozen():
         "engine_version", "traffic", "rate", "users", "arrival_cv", "peak", "in", "in_shape", "in_cv", "out",
         "out_shape", "out_cv", "prefix", "ttft_s", "tpot_ms", "e2e_s", "pct", "headroom", "max_seqs", "max_len",
         "paged", "util", "kv_gb", "mem_gib", "mfu", "fidelity", "profile", "price",
-            "budget", "chunked", "prefix_cache", "drafts", "acceptance",
+            "budget", "chunked", "prefix_cache", "drafts", "acceptance", "pools",
     }  # fmt: skip
 
 
