@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from calc import format as fmt
+from calc.errors import RidgebeamError
 from calc.quantization_speed import SpeedStudy, headline, speed_study, worked_speedup
 from calc.scenario import Scenario
 from pages._inputs import TTL, answer_for
@@ -18,6 +19,7 @@ from pages._ui import (
     predict_first,
     show_chart,
     show_data,
+    show_error,
     show_ignored,
     show_metrics,
     show_title,
@@ -33,7 +35,24 @@ def _study(scenario: Scenario) -> SpeedStudy:
 def main() -> None:
     """Speed first, from the step model; then what it costs in error."""
     scenario = current_scenario()
-    result, found = answer_for(scenario), _study(scenario)
+    try:
+        found = _study(scenario)
+    except RidgebeamError as error:  # nothing to time: the study of rounding needs no model
+        show_title("Nothing can be timed for this scenario; what rounding loses can be seen all the same")
+        show_error(error)
+    else:
+        _draw_speed(scenario, found)
+    guarded(_draw_study)()
+    show_ignored(
+        "What rounding does to a model's answers: measure that with the model and your own prompts.",
+        "Embeddings, output head, norms and routers, which stay in 16 bit (GGUF types excepted).",
+        "Search for better scales (GPTQ, AWQ, MSE clipping): the study rounds each value to its nearest.",
+    )
+
+
+def _draw_speed(scenario: Scenario, found: SpeedStudy) -> None:
+    """The finding, the curves, the matrix, and what the card does with each scheme."""
+    result = answer_for(scenario)
     accelerator = result.inputs.offer.accelerator
     show_title(
         headline(found),
@@ -60,13 +79,7 @@ def main() -> None:
     best = max(found.run, key=lambda one: one.at(1), default=None)
     if best is not None:
         show_worked_maths(lambda: worked_speedup(result, best), key="quantisation-maths")
-    guarded(_draw_study)()
     show_data(data_rows(found), key="quantisation-data", name="ridgebeam-quantisation")
-    show_ignored(
-        "What rounding does to a model's answers: measure that with the model and your own prompts.",
-        "Embeddings, output head, norms and routers, which stay in 16 bit (GGUF types excepted).",
-        "Search for better scales (GPTQ, AWQ, MSE clipping): the study rounds each value to its nearest.",
-    )
 
 
 def _draw_study() -> None:

@@ -50,3 +50,11 @@ def test_a_dot_of_the_roofline_is_worked_out_both_ways(open_page):
     lines = [line.value.strip("$\n ") for line in app.latex]
     assert sum(line.startswith("t_{op} = ") for line in lines) == 2  # at the datasheet's peaks, and reached
     assert any("the bound" in one.value for one in app.markdown)
+
+
+def test_a_simulated_run_is_worked_out(open_page):
+    app = open_page("simulate.py", sim_n="1000")
+    app.button(key="sim-run").click().run()
+    lines = opened(app, "sim-maths")
+    assert lines[0].startswith("R_{good} = ")
+    assert lines[-1].startswith("t_{pass} = ")

@@ -46,3 +46,11 @@ def test_an_uploaded_tensor_is_studied_and_a_bad_file_named(open_page):
     (error,) = app.error
     assert "poem.safetensors" in text_of(error)
     assert titles(app)[0].startswith("int4 g128")  # the speeds stay
+
+
+def test_a_model_of_totals_alone_still_gets_the_study(open_page):
+    app = open_page("quantisation.py", model="textbook-13b", gpu="a100-textbook", fidelity="textbook")
+    assert titles(app)[0].startswith("Nothing can be timed")
+    (error,) = app.error
+    assert "totals" in text_of(error)
+    assert "(0.307 against 0.00646)" in words(app)
