@@ -24,6 +24,7 @@ class Operating:
 
     `user_tokens_per_s`: one over the decode step. `tokens_per_s_per_gpu`: output tokens, with the prefill work of the
     same requests counted. `usd_per_million`: None where no price is known. `fits`: the cache holds that batch.
+    `watts_per_user`: the boards' power limits over the users of the batch; None where a limit is not known.
     """
 
     gpu: str
@@ -36,6 +37,7 @@ class Operating:
     usd_per_million: float | None
     fits: bool
     usd_per_gpu_hour: float | None = None
+    watts_per_user: float | None = None
 
     @property
     def tokens_per_usd(self) -> float | None:
@@ -94,6 +96,9 @@ def _of_layout(result: Answer) -> list[Operating]:
             else float(offer.usd_per_gpu_hour * gpus * per_token_s[i] * 1e6 / HOUR_S),
             fits=size <= result.sequences.fit,
             usd_per_gpu_hour=offer.usd_per_gpu_hour,
+            watts_per_user=None
+            if offer.accelerator.power_w is None
+            else offer.accelerator.power_w * gpus / size,
         )
         for i, size in enumerate(BATCHES)
     ]

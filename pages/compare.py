@@ -76,6 +76,7 @@ def main() -> None:
     )
     show_ignored(
         "Queueing: the points are full batches that never wait. *Simulate traffic* adds arrivals.",
+        "That a GPU which waits for memory draws less than its power limit, from which watts are counted.",
         "At textbook fidelity: messages between the GPUs of a layout, which are not free.",
     )
 
@@ -122,6 +123,7 @@ def _row(name: str, point: Operating | None) -> dict[str, str]:
         "TTFT alone": fmt.seconds(point.ttft_s),
         "$ per million out": fmt.optional(point.usd_per_million, fmt.usd, "no price"),
         "tokens per $": fmt.optional(point.tokens_per_usd, fmt.significant, "no price"),
+        "watts per user": fmt.optional(point.watts_per_user, fmt.significant, "not known"),
     }
 
 
@@ -133,6 +135,7 @@ def _record(point: Operating) -> dict[str, object]:
         "tokens_per_s_per_user": point.user_tokens_per_s,
         "tokens_per_s_per_gpu": point.tokens_per_s_per_gpu,
         "usd_per_million_out": point.usd_per_million,
+        "watts_per_user": point.watts_per_user,
         "fits": point.fits,
     }
 

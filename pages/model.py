@@ -13,6 +13,7 @@ from calc.parameters import ParameterCount, count_parameters
 from calc.provenance import Provenance
 from calc.quantization import WeightBytes, stored_bytes
 from calc.state_map import stacking
+from pages._experts_figure import experts_figure, experts_finding, experts_of
 from pages._figures import context_figure, context_finding, layers_figure, layers_finding
 from pages._inputs import current_inputs
 from pages._layers import draw_check, draw_formats, draw_layers, draw_parts, draw_state
@@ -56,6 +57,9 @@ def main() -> None:
     if stacked:
         st.caption(plain_text(f"As stacked: {stacked}."))
     show_chart(layers_figure(groups), alt=layers_finding(groups), key="model-blocks")
+    moe = experts_of(spec)
+    if moe is not None:
+        show_chart(experts_figure(moe), alt=experts_finding(moe), key="model-experts")
     draw_layers(groups)
     draw_state(spec, kv_dtype)
     draw_parts(counted)

@@ -12,6 +12,7 @@ from calc.scenario import Scenario
 from pages import _axes as axes
 from pages import _charts as charts
 from pages import _figures as figures
+from pages._experts_figure import experts_figure, experts_finding, experts_of
 from presets import models
 from presets.resolve import resolve
 
@@ -98,3 +99,14 @@ def test_block_map_tiles_the_layers():
     made = figures.layers_figure(groups)
     assert sum(sum(trace.x) for trace in made.data) == 36
     assert "36 x full attention" in figures.layers_finding(groups)
+
+
+def test_the_expert_grid_has_a_square_for_each():
+    moe = experts_of(models.load("Qwen/Qwen3-30B-A3B"))
+    made = experts_figure(moe)
+    assert [len(trace.x) for trace in made.data] == [
+        8,
+        120,
+    ]  # 128 experts, 8 of them for a token: its model card
+    assert "uses 8 of them" in experts_finding(moe)
+    assert experts_of(models.load("Qwen/Qwen3-8B")) is None

@@ -54,3 +54,10 @@ def test_faster_users_never_get_more_out_of_a_gpu(points):
 def test_a_model_that_fits_nowhere_has_no_points():
     inputs = resolve(Scenario(model="meta-llama/Meta-Llama-3-70B"))
     assert operating_points(inputs, offer_of(accelerators.load("rtx-4060"))) == ()
+
+
+def test_watts_are_the_boards_limit_over_the_users():
+    inputs = resolve(Scenario(gpu="a100-sxm4-80gb", fidelity="textbook"))
+    found = operating_points(inputs, inputs.offer)
+    # NVIDIA A100 80GB SXM datasheet: 400 W
+    assert {p.watts_per_user for p in found if p.layout == "TP2" and p.batch == 16} == {2 * 400 / 16}
