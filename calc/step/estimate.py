@@ -21,7 +21,13 @@ from calc.model import ModelSpec
 from calc.operators import ForwardPass, Operators, OperatorTable, compile_operators
 from calc.profile import Evidence, Profile, Schedule
 from calc.provenance import Estimate, Provenance
-from calc.step.links import NODE_LINK_BYTES_PER_S, datasheet_links, profile_links
+from calc.step.links import (
+    NODE_LINK_BYTES_PER_S,
+    PCIE_SPREAD,
+    crosses_bus,
+    datasheet_links,
+    profile_links,
+)
 from calc.step.rates import Rates, datasheet_rates, rate_table
 from calc.step.results import ServingPoint, StepEstimate
 from calc.step.seconds import TERMS, LinkSeconds, PassSeconds, pass_seconds
@@ -90,7 +96,8 @@ class StepModel:
             quantization=quantization,
             kv_dtype=kv_dtype,
             operators=operators,
-            factor=spread_factor(spec, profile),
+            factor=spread_factor(spec, profile)
+            * (PCIE_SPREAD if crosses_bus(accelerator, operators) else 1.0),
             peak_rates=Rates.of(datasheet_rates(formats, accelerator), operators),
             reached_rates=Rates.of(rate_table(formats, accelerator, profile), operators),
             links=profile_links(accelerator, profile, nodes=layout.nodes, gpus=layout.gpus_per_replica),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from calc.accelerator import Accelerator
 from calc.collectives import LinkCurve, curve_for
-from calc.operators import KINDS, Kind, OperatorTable
+from calc.operators import KINDS, Kind, Operators, OperatorTable
 from calc.profile import Profile
 from calc.provenance import Provenance
 from calc.step.rates import link_bytes_per_s
@@ -35,6 +35,7 @@ NODE_CURVE: Final = LinkCurve(
 # rate: that host 1.0; an L40S host without working peer-to-peer 2.7 (its 2, 4 and 8 GPUs: 0.97, 3.1, 6.2); eight RTX 4090 1.9
 # and eight RTX A6000 0.8, from AccelMark's first tokens of a 70B model. A host may be twice as good or as bad.
 PCIE_HOSTS: Final = 1.4
+PCIE_SPREAD: Final = 1.2  # what that does to the range of a step, a fifth of which is messages
 
 
 def profile_links(
@@ -80,6 +81,17 @@ def profile_links(
 def kernel_factor(profile: Profile) -> float:
     """Times that an engine's collectives take over the fastest measured kernel, a measured endpoint's factor included."""
     return profile.number("collectives.factor") * profile.calibration.get("communication_factor")
+
+
+def crosses_bus(accelerator: Accelerator, operators: Operators) -> bool:
+    """Whether a pass has collectives among GPUs that no link of their own joins."""
+    rows = operators.sets.links
+    kinds = operators.kind_index[rows, 0].tolist()
+    ranks = operators.numbers["ranks"][rows, 0].tolist()
+    return any(
+        KINDS[kind] is not Kind.POINT_TO_POINT and accelerator.link_among(int(count)) is None
+        for kind, count in zip(kinds, ranks, strict=True)
+    )
 
 
 def devices_inside(accelerator: Accelerator, *, nodes: int, gpus: int | None) -> int:

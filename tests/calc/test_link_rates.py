@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from calc.custom_accelerator import typed_accelerator
-from calc.operators import KINDS, Kind
-from calc.step.links import PCIE_HOSTS, datasheet_links, profile_links
+from calc.layout import Layout
+from calc.operators import KINDS, ForwardPass, Kind
+from calc.step import StepModel
+from calc.step.links import PCIE_HOSTS, PCIE_SPREAD, datasheet_links, profile_links
 from calc.step.rates import link_bytes_per_s
-from presets import accelerators, profiles
+from presets import accelerators, models, profiles
 
 
 @pytest.mark.parametrize(
@@ -72,3 +74,22 @@ def test_linked_gpus_do_not_pay_for_other_hosts_buses():
     """H100 over NVSwitch, 16 MiB over 8 GPUs: 92 us by the fastest kernel of the tables."""
     factor = profiles.load("h100-sxm5-80gb", "vllm").number("collectives.factor")
     assert message_seconds("h100-sxm5-80gb", 8, 2**24) / factor == pytest.approx(92.4e-6, rel=0.15)
+
+
+def test_a_host_that_nobody_knows_widens_the_range():
+    """Over PCIe, within and beyond a bridge; never where a switch joins the GPUs, nor for one GPU."""
+    spec = models.load("meta-llama/Meta-Llama-3.1-8B")
+
+    def width(gpu_id, tp):
+        device = accelerators.load(gpu_id)
+        total = (
+            StepModel.of(spec, device, Layout(tp=tp), profiles.load(device, "vllm"))
+            .step(ForwardPass.decode(8.0, 1000.0))
+            .total
+        )
+        return float(total.high[0] / total.best[0])
+
+    for gpu_id in ("l40s", "rtx-4090"):
+        assert width(gpu_id, 2) == pytest.approx(PCIE_SPREAD * width(gpu_id, 1))
+    assert width("h100-sxm5-80gb", 2) == pytest.approx(width("h100-sxm5-80gb", 1))
+    assert width("rtx-a6000", 4) > width("rtx-a6000", 2)
