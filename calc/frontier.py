@@ -8,7 +8,9 @@ import numpy as np
 
 from calc.cost import tokens_per_usd
 from calc.curves import decode_seconds
+from calc.energy import watts_per_gpu
 from calc.errors import InputError, MissingSpec
+from calc.provenance import Estimate
 from calc.result import Answer, Inputs, Offer
 from calc.sized import answer_for
 from calc.sizing import mean_context
@@ -24,7 +26,7 @@ class Operating:
 
     `user_tokens_per_s`: one over the decode step. `tokens_per_s_per_gpu`: output tokens, with the prefill work of the
     same requests counted. `usd_per_million`: None where no price is known. `fits`: the cache holds that batch.
-    `watts_per_user`: the boards' power limits over the users of the batch; None where a limit is not known.
+    `watts_per_user`: of the GPUs, from the power limit; None where none is published.
     """
 
     gpu: str
@@ -37,7 +39,7 @@ class Operating:
     usd_per_million: float | None
     fits: bool
     usd_per_gpu_hour: float | None = None
-    watts_per_user: float | None = None
+    watts_per_user: Estimate | None = None
 
     @property
     def tokens_per_usd(self) -> float | None:
@@ -96,12 +98,25 @@ def _of_layout(result: Answer) -> list[Operating]:
             else float(offer.usd_per_gpu_hour * gpus * per_token_s[i] * 1e6 / HOUR_S),
             fits=size <= result.sequences.fit,
             usd_per_gpu_hour=offer.usd_per_gpu_hour,
-            watts_per_user=None
-            if offer.accelerator.power_w is None
-            else offer.accelerator.power_w * gpus / size,
+            watts_per_user=_watts_per_user(
+                offer,
+                gpus=gpus,
+                batch=size,
+                prefill_share=prefill_s / scenario.output_tokens / per_token_s[i],
+            ),
         )
         for i, size in enumerate(BATCHES)
     ]
+
+
+def _watts_per_user(offer: Offer, *, gpus: int, batch: int, prefill_share: float) -> Estimate | None:
+    """Watts of a replica's GPUs over the users in its batch, all of them busy."""
+    limit = offer.accelerator.power_w
+    if limit is None:
+        return None
+    share = min(1.0, float(prefill_share))
+    watts = watts_per_gpu(power_limit_w=limit, prefill_share=share, decode_share=1.0 - share)
+    return watts.scaled(gpus / batch)
 
 
 def frontier(points: tuple[Operating, ...]) -> tuple[Operating, ...]:

@@ -8,15 +8,23 @@ import plotly.graph_objects as go
 
 from calc import format as fmt
 from calc.frontier import Operating, frontier
-from pages._axes import KINDS, LINE_WIDTH, Mark, figure, fine_logarithmic, shade, vline
+from pages._axes import GREY, KINDS, LINE_WIDTH, Mark, figure, fine_logarithmic, shade, vline
 
 SYMBOLS = ("circle", "diamond", "square")
 
 
 def frontier_figure(
-    found: Mapping[str, tuple[Operating, ...]], *, user_tokens_per_s: float, target_tokens_per_s: float | None
+    found: Mapping[str, tuple[Operating, ...]],
+    *,
+    user_tokens_per_s: float,
+    target_tokens_per_s: float | None,
+    at: Mapping[str, Operating | None],
+    baseline: str = "",
 ) -> go.Figure:
-    """Each accelerator's frontier as a line, what its cache cannot hold as hollow points, the promised region shaded."""
+    """Each accelerator's frontier as a line, what its cache cannot hold as hollow points, the promised region shaded.
+
+    The points that serve the chosen speed are named ("TP4 b32"), the baseline's line is drawn thick and outlined.
+    """
     every = [point for points in found.values() for point in points]
     low_x, high_x = (
         min(p.user_tokens_per_s for p in every) / 1.3,
@@ -38,13 +46,18 @@ def frontier_figure(
         made.add_scatter(
             x=[p.user_tokens_per_s for p in best],
             y=[p.tokens_per_s_per_gpu for p in best],
-            name=name,
+            name=f"{name} (baseline)" if name == baseline else name,
             mode="lines+markers",
             customdata=[describe(p) for p in best],
             hovertemplate="%{customdata}<extra></extra>",
-            line={"color": colour, "width": LINE_WIDTH},
-            marker={"symbol": symbol, "size": 8},
+            line={"color": colour, "width": 2 * LINE_WIDTH if name == baseline else LINE_WIDTH},
+            marker={
+                "symbol": symbol,
+                "size": 9,
+                "line": {"width": 2 if name == baseline else 0, "color": GREY},
+            },
         )
+        _name_point(made, at.get(name), colour=colour, symbol=symbol, above=number % 2 == 0)
         hollow = [p for p in points if not p.fits]
         made.add_scatter(
             x=[p.user_tokens_per_s for p in hollow],
@@ -69,6 +82,23 @@ def frontier_figure(
             ),
         )
     return made
+
+
+def _name_point(made: go.Figure, point: Operating | None, *, colour: str, symbol: str, above: bool) -> None:
+    """A ring and a label on the point that serves the chosen speed."""
+    if point is None:
+        return
+    made.add_scatter(
+        x=[point.user_tokens_per_s],
+        y=[point.tokens_per_s_per_gpu],
+        mode="markers+text",
+        text=[f"{point.layout} b{point.batch}"],
+        textposition="top right" if above else "bottom left",
+        textfont={"color": colour, "size": 12},
+        marker={"symbol": f"{symbol}-open", "size": 15, "color": colour, "line": {"width": 2}},
+        showlegend=False,
+        hoverinfo="skip",
+    )
 
 
 def describe(point: Operating) -> str:

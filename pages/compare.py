@@ -32,7 +32,7 @@ def main() -> None:
     """At most three frontiers, and a table at one speed."""
     scenario, inputs = current_scenario(), current_inputs()
     top = st.container()  # the finding stands above the controls that it answers
-    chosen, speed = _controls(scenario)
+    chosen, speed, pinned = _controls(scenario)
     if not chosen:
         raise InputError("accelerators", "none", "choose at least one to compare")
     names = {
@@ -45,21 +45,29 @@ def main() -> None:
             "accelerators", ", ".join(names.values()), "the model fits on none of them, up to 8 GPUs"
         )
     at = {name: at_interactivity(points, speed) for name, points in found.items()}
+    baseline = names[pinned] if pinned in names else next(iter(found))
     with top:
         show_title(
-            _headline(at, speed),
+            _headline(at, speed, baseline),
             plain_text(
                 f"{inputs.spec.id} at {scenario.fidelity} fidelity; layouts of up to 8 GPUs; prefill work counted."
             ),
         )
     target = None if scenario.tpot_s is None else 1.0 / scenario.tpot_s
-    made = frontier_figure(found, user_tokens_per_s=speed, target_tokens_per_s=target)
+    made = frontier_figure(
+        found, user_tokens_per_s=speed, target_tokens_per_s=target, at=at, baseline=baseline
+    )
     show_chart(made, alt=frontier_finding(at, speed), key="compare-frontier")
     missing = [name for name in names.values() if name not in found]
     if missing:
         st.caption(plain_text(f"Does not fit, or has no rate for it: {', '.join(missing)}."))
     st.header(f"At {fmt.significant(speed)} tokens/s per user", anchor=False)
-    st.table([_row(name, point) for name, point in at.items()], border="horizontal", hide_index=True)
+    st.table(
+        [_row(name, point, at.get(baseline)) for name, point in at.items()],
+        border="horizontal",
+        hide_index=True,
+    )
+    st.caption(plain_text(f"Baseline: {baseline}. Watts are those of the GPUs while all users are served."))
     show_worked_maths(
         lambda: [
             line
@@ -81,8 +89,8 @@ def main() -> None:
     )
 
 
-def _controls(scenario: Scenario) -> tuple[list[str], float]:
-    row = st.columns((2, 1), vertical_alignment="bottom")
+def _controls(scenario: Scenario) -> tuple[list[str], float, str]:
+    row = st.columns((5, 2, 3), vertical_alignment="bottom")
     first = list(dict.fromkeys((scenario.gpu, *BESIDE)))[:MOST_COMPARED]
     options = list(dict.fromkeys((scenario.gpu, *accelerators.all_ids())))
     chosen = row[0].multiselect(
@@ -93,38 +101,58 @@ def _controls(scenario: Scenario) -> tuple[list[str], float]:
         key="compare_gpus",
         bind="query-params",
     )
-    speed = row[1].select_slider(
+    pinned = row[1].selectbox("Baseline", chosen or options[:1], key="baseline", bind="query-params")
+    speed = row[2].select_slider(
         "Tokens/s per user", [str(s) for s in SPEEDS], value="30", key="speed", bind="query-params"
     )
-    return list(chosen), float(speed)
+    return list(chosen), float(speed), str(pinned)
 
 
-def _headline(at: dict[str, Operating | None], speed: float) -> str:
+def _headline(at: dict[str, Operating | None], speed: float, baseline: str) -> str:
+    """The best at that speed beside the baseline: by tokens per dollar where both have a price, else per GPU."""
     fast = {name: point for name, point in at.items() if point is not None}
     promise = f"At {fmt.significant(speed)} tokens/s per user"
     if not fast:
         return f"{promise}, none of these is fast enough."
-    priced = {name: p.tokens_per_usd for name, p in fast.items() if p.tokens_per_usd is not None}
-    if len(priced) > 1:
-        ranked = sorted(priced, key=lambda name: -(priced[name] or 0.0))
-        ratio = (priced[ranked[0]] or 0.0) / (priced[ranked[-1]] or 1.0)
-        return f"{promise}, {ranked[0]} gives {fmt.factor(ratio)} the tokens per dollar of {ranked[-1]}."
-    best = max(fast, key=lambda name: fast[name].tokens_per_s_per_gpu)
-    return f"{promise}, {best} gives {fmt.significant(fast[best].tokens_per_s_per_gpu)} tokens/s per GPU."
+    priced = {name: each for name, p in fast.items() if (each := p.tokens_per_usd) is not None}
+    rates = priced if len(priced) > 1 else {name: p.tokens_per_s_per_gpu for name, p in fast.items()}
+    what = "the tokens per dollar" if rates is priced else "the tokens/s per GPU"
+    ranked = sorted(rates, key=lambda name: -rates[name])
+    best = ranked[0]
+    if len(ranked) == 1:
+        return f"{promise}, {best} gives {fmt.significant(fast[best].tokens_per_s_per_gpu)} tokens/s per GPU."
+    other = baseline if baseline in rates and baseline != best else ranked[1]
+    if baseline not in fast:
+        other, note = ranked[-1], f"; {baseline} is not fast enough"
+    else:
+        note = ""
+    return f"{promise}, {best} gives {fmt.factor(rates[best] / rates[other])} {what} of {other}{note}."
 
 
-def _row(name: str, point: Operating | None) -> dict[str, str]:
+def _row(name: str, point: Operating | None, baseline: Operating | None) -> dict[str, str]:
     if point is None:
         return {"accelerator": name, "runs as": "not fast enough"}
     return {
         "accelerator": name,
+        "GPUs": fmt.count(point.gpus),
         "runs as": f"{point.layout} b{point.batch}",
         "tokens/s per GPU": fmt.significant(point.tokens_per_s_per_gpu),
         "TTFT alone": fmt.seconds(point.ttft_s),
         "$ per million out": fmt.optional(point.usd_per_million, fmt.usd, "no price"),
         "tokens per $": fmt.optional(point.tokens_per_usd, fmt.significant, "no price"),
-        "watts per user": fmt.optional(point.watts_per_user, fmt.significant, "not known"),
+        "against baseline": _against(point, baseline),
+        "watts per user": fmt.optional(point.watts_per_user, fmt.plain, "no power limit"),
     }
+
+
+def _against(point: Operating, baseline: Operating | None) -> str:
+    """Tokens per dollar over the baseline's; tokens per GPU where a price is missing."""
+    if baseline is None:
+        return "baseline not fast enough"
+    mine, theirs = point.tokens_per_usd, baseline.tokens_per_usd
+    if mine is not None and theirs is not None:
+        return f"{fmt.factor(mine / theirs)} per $"
+    return f"{fmt.factor(point.tokens_per_s_per_gpu / baseline.tokens_per_s_per_gpu)} per GPU"
 
 
 def _record(point: Operating) -> dict[str, object]:
@@ -134,8 +162,9 @@ def _record(point: Operating) -> dict[str, object]:
         "batch": point.batch,
         "tokens_per_s_per_user": point.user_tokens_per_s,
         "tokens_per_s_per_gpu": point.tokens_per_s_per_gpu,
+        "ttft_alone_s": point.ttft_s,
         "usd_per_million_out": point.usd_per_million,
-        "watts_per_user": point.watts_per_user,
+        "watts_per_user": None if point.watts_per_user is None else point.watts_per_user.best,
         "fits": point.fits,
     }
 

@@ -117,7 +117,8 @@ def fleet_figure(found: Fleet) -> go.Figure:
     made.update_layout(
         xaxis=linear(0, 1.12 * most, "GPUs"), hovermode="closest", barmode="overlay", bargap=0.4
     )
-    made.update_yaxes(autorange="reversed")
+    made.update_yaxes(autorange="reversed", showgrid=False)
+    made.update_layout(showlegend=len(kinds) > 1, legend={"y": -0.35})
     for number, kind in enumerate(kinds):
         shown = [p for p in running if p.answer and p.answer.inputs.offer.accelerator.id == kind]
         made.add_bar(

@@ -56,8 +56,10 @@ def test_a_model_that_fits_nowhere_has_no_points():
     assert operating_points(inputs, offer_of(accelerators.load("rtx-4060"))) == ()
 
 
-def test_watts_are_the_boards_limit_over_the_users():
-    inputs = resolve(Scenario(gpu="a100-sxm4-80gb", fidelity="textbook"))
-    found = operating_points(inputs, inputs.offer)
-    # NVIDIA A100 80GB SXM datasheet: 400 W
-    assert {p.watts_per_user for p in found if p.layout == "TP2" and p.batch == 16} == {2 * 400 / 16}
+def test_watts_per_user_stay_under_the_limit_and_fall_with_the_batch():
+    """An H100's limit is 700 W: no more than that is shared by the users of a GPU; without a limit there are no watts."""
+    inputs = resolve(Scenario(gpu="h100-sxm5-80gb", fidelity="textbook"))
+    alone = [p for p in operating_points(inputs, inputs.offer) if p.layout == "TP1"]
+    assert all(p.watts_per_user.high * p.batch <= 700 + 1e-9 for p in alone)
+    shares = [p.watts_per_user.best for p in alone]
+    assert shares == sorted(shares, reverse=True)
