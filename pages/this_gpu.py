@@ -12,6 +12,7 @@ from pages._probe_job import draw_start
 from pages._probe_results import draw_details, draw_files, name_of, run_metrics
 from pages._sidebar import current_scenario
 from pages._ui import guarded, plain_text, show_chart, show_ignored, show_metrics, show_title
+from pages._whole_path import draw_whole_path
 from probes import store
 from probes.store import Run
 
@@ -31,6 +32,7 @@ def main() -> None:
         _draw_nothing_yet()
     else:
         guarded(lambda: _draw_run(run))()
+    guarded(lambda: draw_whole_path(runs))()
     if len(runs) > 1:
         index = {entry["id"]: entry for entry in runs}
         st.selectbox("History", list(index), format_func=lambda key: name_of(index[key]), key=RUN_KEY)

@@ -97,6 +97,23 @@ class Progress:
         return self.status == "running"
 
 
+WHOLE_PATH_LIMIT_S, WHOLE_PATH_SILENCE_S = 600.0, 240.0
+WHOLE_PATH_BASE = ("bandwidth", "skinny_gemm", "launch", "gemm", "prefill_attention", "decode_attention")
+
+
+def whole_path_request(*, device: str = "auto", model: str = "", anyway: bool = False) -> Request:
+    """The reference engine with each serving idea off and on, and the rates that its predictions need."""
+    return Request(
+        device=device,
+        model=model,
+        anyway=anyway,
+        probes=WHOLE_PATH_BASE,
+        extra={"whole_path": "probes.whole_path"},
+        group_limit_s=WHOLE_PATH_LIMIT_S,
+        silence_s=WHOLE_PATH_SILENCE_S,
+    )
+
+
 def start(request: Request) -> str:
     """Start measuring in a process of its own; the answer is the job's id. Returns at once.
 
@@ -291,7 +308,8 @@ def forget_old() -> None:
 
 def hard_limit_s(request: Mapping[str, Any]) -> float:
     """Seconds after which a job is ended whatever it says."""
-    return START_S + HARD_LIMIT_GROUPS * GROUP_LIMIT_S[str(request.get("depth", QUICK))]
+    group_s = max(GROUP_LIMIT_S[str(request.get("depth", QUICK))], float(request.get("group_limit_s") or 0.0))
+    return START_S + HARD_LIMIT_GROUPS * group_s
 
 
 def _folder(job_id: str) -> Path:

@@ -303,7 +303,7 @@ def _groups(
                 device=str(device["device"]),
                 depth=job.request["depth"],
                 probes=probes,
-                model=None if model is None else {"layers": model["layers"]},
+                model=None if model is None else {"id": model["id"], "layers": model["layers"]},
                 limit_s=float(job.request.get("group_limit_s") or _limit_s(job.request["depth"], probes)),
                 silence_s=float(job.request.get("silence_s") or SILENCE_LIMIT_S),
             ),

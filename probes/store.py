@@ -25,6 +25,7 @@ from presets.profiles.calibrated import data_folder
 from probes import measured, readings, sanity
 from probes.readings import Readings
 from probes.sanity import Finding
+from probes.whole_path_line import WholePathLine
 
 KIND: Final = "ridgebeam probe run"
 SCHEMA: Final = 1
@@ -273,6 +274,13 @@ def accelerator_of(run: Run) -> Accelerator:
 def findings_of(run: Run) -> list[Finding]:
     """Each rate of a run with its verdict against what is usual."""
     return sanity.findings(run)
+
+
+def whole_path(run: Run) -> list[WholePathLine]:
+    """The reference engine's tables of a run, each number beside its prediction; empty where it was not measured."""
+    from probes import whole_path_table
+
+    return whole_path_table.lines(run)
 
 
 def unsteady(run: Run) -> list[str]:

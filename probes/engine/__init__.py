@@ -3,7 +3,7 @@
 Read in this order:
 
     shape.py       what the decoder looks like: numbers out of a config.json
-    checkpoint.py  where weights come from: a folder of safetensors, the hub, or random numbers
+    checkpoint.py  weights out of a folder of safetensors
     quantized.py   weights in int8, int4 and fp8
     cache.py       keys and values in blocks, and where each token of a pass reads and writes
     decoder.py     the forward pass
@@ -12,5 +12,5 @@ Read in this order:
     scheduler.py   many sequences: who computes what in the next pass (vLLM's rules, nano-vllm's, static)
     engine.py      the loop around the passes, and the record that the simulator is checked against
 
-`probes.engine_server` puts it behind HTTP. It measures and explains; it is no production engine. docs/engine.md says what it lacks.
+`probes.engine_server` finds a model for it and puts it behind HTTP; `probes.engine_record` plays a recorded run in the simulator. It measures and explains; it is no production engine. docs/engine.md says what it lacks.
 """

@@ -50,10 +50,6 @@ class BlockStore:
         self.values = torch.zeros(size, dtype=dtype, device=device)
         self.num_blocks, self.block_size = num_blocks, block_size
 
-    @property
-    def bytes(self) -> int:
-        return 2 * self.keys.numel() * self.keys.element_size()
-
     def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Store (tokens, KV heads, dimension) at slot numbers: block x block size + place in the block."""
         self.keys[layer].flatten(0, 1).index_copy_(0, slots, keys)
@@ -63,11 +59,6 @@ class BlockStore:
         """(sequences, KV heads, tokens, dimension) of the blocks of each row of `tables`, copied together."""
         keys, values = self.keys[layer][tables], self.values[layer][tables]
         return keys.flatten(1, 2).transpose(1, 2), values.flatten(1, 2).transpose(1, 2)
-
-    def copy_block(self, source: int, target: int) -> None:
-        """What a write to a shared block does first."""
-        self.keys[:, target] = self.keys[:, source]
-        self.values[:, target] = self.values[:, source]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,34 +94,31 @@ def plan_pass(pieces: Sequence[Piece], *, block_size: int, device: torch.device)
         alike = (1, 0) if len(piece.tokens) == 1 and piece.block_table else (len(piece.tokens), piece.start)
         together.setdefault(alike, []).append(i)
     groups = [
-        _group([pieces[i] for i in members], [starts[i] for i in members], block_size)
+        _group([pieces[i] for i in members], [starts[i] for i in members], block_size, device)
         for members in together.values()
     ]
     cached = all(piece.block_table for piece in pieces)
+    places = [(piece, at) for piece in pieces for at in range(piece.start, piece.stop)]
     slots = [
-        piece.block_table[at // block_size] * block_size + at % block_size
-        for piece in pieces
-        for at in range(piece.start, piece.stop)
-    ] if cached else None  # fmt: skip
-    positions = [at for piece in pieces for at in range(piece.start, piece.stop)]
+        piece.block_table[at // block_size] * block_size + at % block_size for piece, at in places if cached
+    ]
+    last = [start - 1 - piece.padding for piece, start in zip(pieces, starts[1:], strict=True)]
     return Pass(
         tokens=torch.tensor([token for piece in pieces for token in piece.tokens], device=device),
-        positions=torch.tensor(positions, device=device),
-        slots=None if slots is None else torch.tensor(slots, device=device),
-        groups=tuple(_moved(group, device) for group in groups),
-        last=torch.tensor(
-            [start - 1 - piece.padding for piece, start in zip(pieces, starts[1:], strict=True)],
-            device=device,
-        ),
+        positions=torch.tensor([at for _, at in places], device=device),
+        slots=torch.tensor(slots, device=device) if cached else None,
+        groups=tuple(groups),
+        last=torch.tensor(last, device=device),
     )
 
 
-def _group(pieces: Sequence[Piece], starts: Sequence[int], block_size: int) -> Group:
+def _group(pieces: Sequence[Piece], starts: Sequence[int], block_size: int, device: torch.device) -> Group:
     new = len(pieces[0].tokens)
     rows = torch.tensor(starts)[:, None] + torch.arange(new)
     seen = torch.tensor([piece.start for piece in pieces])[:, None] + torch.arange(new) + 1
     if not pieces[0].block_table:
-        return Group(rows=rows, tables=None, mask=torch.arange(new)[None, None] < seen[..., None])
+        mask = torch.arange(new)[None, None] < seen[..., None]
+        return Group(rows=rows.to(device), tables=None, mask=mask.to(device))
     width = max(blocks_for(piece.stop, block_size) for piece in pieces)
     # a shorter table is filled up with its own first block: read, and masked out
     tables = [
@@ -138,9 +126,4 @@ def _group(pieces: Sequence[Piece], starts: Sequence[int], block_size: int) -> G
         for piece in pieces
     ]
     mask = torch.arange(width * block_size)[None, None] < seen[..., None]
-    return Group(rows=rows, tables=torch.tensor(tables), mask=mask)
-
-
-def _moved(group: Group, device: torch.device) -> Group:
-    tables = None if group.tables is None else group.tables.to(device)
-    return Group(rows=group.rows.to(device), tables=tables, mask=group.mask.to(device))
+    return Group(rows=rows.to(device), tables=torch.tensor(tables, device=device), mask=mask.to(device))

@@ -1,43 +1,20 @@
-"""Where weights come from: a folder with config.json and safetensors, the hub when it answers, or random numbers."""
+"""Weights by name, out of the safetensors files of a folder. Quantised checkpoints are refused."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from calc.errors import InputError, SourceError, SourceFault
-from presets import models
 from presets.checkpoint import INDEX_FILE, LENGTH_BYTES, SINGLE_FILE, header_length, shards_of
-from presets.config_text import parse_config
-from presets.hub_weights import fetched
 from probes.engine.shape import DecoderShape
 
 Weights = dict[str, torch.Tensor]
 
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-INITIAL_SPREAD = 0.02  # transformers' initializer_range of both kinds
-
-
-def config_of(source: str) -> dict[str, Any]:
-    """The config of a folder, a config.json, a bundled model, or a model on the hub. Raises SourceError or InputError."""
-    path = Path(source)
-    if path.is_dir() or path.is_file():
-        file = path / "config.json" if path.is_dir() else path
-        if not file.is_file():
-            raise InputError("model", source, "the folder has no config.json")
-        return parse_config(file.read_bytes(), name=str(file))
-    bundled = models.config_of(source)
-    if bundled is not None:
-        return bundled
-    return config_of(str(fetched(source, weights=False)))
-
-
-def has_weights(folder: Path) -> bool:
-    return (folder / SINGLE_FILE).is_file() or (folder / INDEX_FILE).is_file()
 
 
 def load_weights(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Weights:
@@ -105,26 +82,4 @@ def weight_shapes(shape: DecoderShape) -> dict[str, tuple[int, ...]]:
     found["model.norm.weight"] = (width,)
     if not shape.tied:
         found["lm_head.weight"] = (shape.vocabulary, width)
-    return found
-
-
-def random_weights(
-    shape: DecoderShape,
-    *,
-    dtype: torch.dtype,
-    device: torch.device,
-    seed: int = 0,
-    spread: float = INITIAL_SPREAD,
-) -> Weights:
-    """Weights as training would begin with: normal matrices, norms of one, biases of zero. Speed does not depend on them."""
-    generator = torch.Generator().manual_seed(seed)
-    found: Weights = {}
-    for name, size in weight_shapes(shape).items():
-        if len(size) == 2:
-            tensor = torch.randn(*size, generator=generator) * spread
-        elif name.endswith(".bias"):
-            tensor = torch.zeros(size)
-        else:
-            tensor = torch.ones(size)
-        found[name] = tensor.to(device=device, dtype=dtype)
     return found

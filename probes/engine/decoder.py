@@ -17,7 +17,7 @@ from torch.nn import functional
 from calc.errors import InputError
 from probes.engine.cache import BlockStore, Group, Pass, Piece, plan_pass
 from probes.engine.checkpoint import Weights, weight_shapes
-from probes.engine.quantized import Linear, linear
+from probes.engine.quantized import Linear, linear, weight_bytes
 from probes.engine.shape import DecoderShape
 
 
@@ -72,7 +72,7 @@ class Decoder:
     def weight_bytes(self) -> int:
         """Bytes of everything that a decode step reads, and of an embedding that is not the head."""
         matrices = sum(
-            part.weight_bytes
+            weight_bytes(part)
             for layer in self.layers
             for part in (layer.query_key_value, layer.output, layer.gate_up, layer.down)
         )

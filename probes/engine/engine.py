@@ -15,11 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from calc.errors import InputError, ProbeError
 from calc.simulation.replay import Decisions
-from calc.simulation.requests import RequestTable
 from calc.simulation.rules import EngineRules
 from probes.engine.cache import Piece
 from probes.engine.decoder import Decoder
@@ -244,41 +241,3 @@ class Engine:
             request.finished = "abort"
             if request.listener is not None:
                 request.listener(request, -1)
-
-    # ---- the record
-
-    def request_table(self) -> RequestTable:
-        """The recorded requests as the simulator takes them: lengths as they came out, equal prompt blocks by equal ids."""
-        size = self.rules.block_size
-        ids: dict[tuple[int, ...], int] = {}
-        flat, counts = [], []
-        for request in self.requests:
-            full = len(request.prompt) // size
-            flat += [ids.setdefault(request.prompt[: (i + 1) * size], len(ids)) for i in range(full)]
-            counts.append(full)
-        origin = self.requests[0].arrival_s
-        return RequestTable(
-            arrival_s=np.array([request.arrival_s - origin for request in self.requests]),
-            input_tokens=np.array([len(request.prompt) for request in self.requests]),
-            output_tokens=np.array([request.answered for request in self.requests]),
-            prefix_ids=np.array(flat, dtype=np.int64),
-            prefix_count=np.array(counts),
-            prefix_block=size,
-            name="recorded run",
-        )
-
-
-def play(engine: Engine, requests: Iterable[tuple[float, Sequence[int], int]]) -> None:
-    """Send (seconds from the start, prompt, answer tokens) when each is due, and run until all are done."""
-    begin = engine.clock()
-
-    def feed() -> None:
-        for due_s, prompt, count in requests:
-            time.sleep(max(0.0, begin + due_s - engine.clock()))
-            engine.submit(prompt, count)
-        engine.close()
-
-    feeder = threading.Thread(target=feed, name="arrivals")
-    feeder.start()
-    engine.run()
-    feeder.join()

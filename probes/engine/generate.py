@@ -148,10 +148,10 @@ def generate_with_drafts(
         proposed, beliefs = list(text), []
         for _ in range(drafts):
             beliefs.append(probabilities(small.read(proposed)[-1], sampling))
-            proposed.append(int(draw(beliefs[-1], torch.tensor(dice.roll(), device=draft.device))))
+            proposed.append(int(draw(beliefs[-1], torch.tensor(dice.random(), device=draft.device))))
         targets = probabilities(large.read(proposed), sampling)
         drafted = torch.tensor(proposed[len(text) :], device=decoder.device)
-        uniform = torch.tensor([dice.roll() for _ in range(drafts + 1)], device=decoder.device)
+        uniform = torch.tensor([dice.random() for _ in range(drafts + 1)], device=decoder.device)
         accepted, after = accept(targets[None], torch.stack(beliefs)[None], drafted[None], uniform[None])
         kept = int(accepted)
         text = [*proposed[: len(text) + kept], int(after)]

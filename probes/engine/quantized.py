@@ -7,8 +7,7 @@ Without a kernel that does both at once, memory shrinks but nothing gets faster 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
 
 import torch
 from torch.nn import functional
@@ -22,15 +21,6 @@ SCALE_DTYPE = torch.bfloat16
 DEQUANTIZED_BYTES = 16 * MIB  # of weights that are made at a time, so that they stay in the last cache
 
 
-class Linear(Protocol):
-    """`x @ weight.T + bias` on the last axis."""
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
-
-    @property
-    def weight_bytes(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Dense:
     """A matrix in the compute format."""
@@ -40,10 +30,6 @@ class Dense:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return functional.linear(x, self.weight, self.bias)
-
-    @property
-    def weight_bytes(self) -> int:
-        return _bytes(self.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +41,13 @@ class Int8:
     bias: torch.Tensor | None = None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        scales = self.scales.to(x.dtype).T
-        parts = [functional.linear(x, codes.to(x.dtype)) for codes in _strips(self.codes, x.dtype)]
-        out = torch.cat(parts, dim=-1) * scales
+        rows = _strip_rows(self.codes.shape[1], x.dtype)
+        parts = [functional.linear(x, codes.to(x.dtype)) for codes in torch.split(self.codes, rows)]
+        out = torch.cat(parts, dim=-1) * self.scales.to(x.dtype).T
         return out if self.bias is None else out + self.bias
 
     def dequantized(self, dtype: torch.dtype) -> torch.Tensor:
         return self.codes.to(dtype) * self.scales.to(dtype)
-
-    @property
-    def weight_bytes(self) -> int:
-        return _bytes(self.codes) + _bytes(self.scales)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +74,6 @@ class Int4:
         groups = codes.reshape(self.packed.shape[0], -1, GROUP)
         return (groups * self.scales.to(dtype)[..., None]).reshape(self.packed.shape[0], -1)
 
-    @property
-    def weight_bytes(self) -> int:
-        return _bytes(self.packed) + _bytes(self.scales)
-
 
 @dataclass(frozen=True, slots=True)
 class Fp8:
@@ -116,9 +94,13 @@ class Fp8:
         out = out.to(x.dtype).reshape(*x.shape[:-1], -1)
         return out if self.bias is None else out + self.bias
 
-    @property
-    def weight_bytes(self) -> int:
-        return _bytes(self.weight) + 4
+
+Linear = Dense | Int8 | Int4 | Fp8
+
+
+def weight_bytes(matrix: Linear) -> int:
+    """Bytes of a matrix as it is kept, its scales included, its bias not."""
+    return sum(getattr(matrix, part.name).nbytes for part in fields(matrix) if part.name != "bias")
 
 
 def linear(weight: torch.Tensor, bias: torch.Tensor | None, scheme: str | None) -> Linear:
@@ -176,11 +158,3 @@ def _fp8(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
 
 def _strip_rows(columns: int, dtype: torch.dtype) -> int:
     return max(1, DEQUANTIZED_BYTES // (columns * dtype.itemsize))
-
-
-def _strips(codes: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
-    return torch.split(codes, _strip_rows(codes.shape[1], dtype))
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()

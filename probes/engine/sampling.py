@@ -7,7 +7,7 @@ same tokens whoever shares its batch and whatever the device.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -32,18 +32,12 @@ class Sampling:
 GREEDY = Sampling()
 
 
-@dataclass(slots=True)
-class Dice:
+class Dice(random.Random):
     """Uniform numbers of one request."""
 
-    sampling: Sampling
-    _random: random.Random = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._random = random.Random(self.sampling.seed)  # noqa: S311 - a sample, no secret
-
-    def roll(self) -> float:
-        return self._random.random()
+    def __init__(self, sampling: Sampling) -> None:
+        super().__init__(sampling.seed)
+        self.sampling = sampling
 
 
 def probabilities(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
@@ -74,7 +68,7 @@ def next_tokens(logits: torch.Tensor, dice: list[Dice]) -> list[int]:
     found = logits.argmax(dim=-1)
     for row, one in enumerate(dice):
         if one.sampling.temperature > 0:
-            uniform = torch.tensor(one.roll(), device=logits.device)
+            uniform = torch.tensor(one.random(), device=logits.device)
             found[row] = draw(probabilities(logits[row], one.sampling), uniform)
     return found.tolist()
 

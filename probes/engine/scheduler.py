@@ -66,10 +66,6 @@ class Schedule:
     preempted: list[Request] = field(default_factory=list)
     padded_to: int = 0
 
-    @property
-    def empty(self) -> bool:
-        return not self.chunks and not self.decoded
-
 
 class Scheduler:
     """What the families share: the lists, the blocks, preemption, and what a pass leaves behind."""
@@ -85,6 +81,7 @@ class Scheduler:
         )
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
+        self.slots: list[Request] = []  # of a static batch: kept until it ends, whoever is done
 
     def check(self, request: Request) -> None:
         """Raise InputError for a request that could never run, alone in the engine."""
@@ -138,11 +135,10 @@ class Scheduler:
 
     def leave(self, request: Request) -> None:
         """Take a request out, whatever it was doing, and give its blocks back."""
-        if request in self.running:
-            self.running.remove(request)
-        elif request in self.waiting:
-            self.waiting.remove(request)
-        if request.number in self.pages.sequence_ids:
+        for members in (self.running, self.waiting):
+            if request in members:
+                members.remove(request)
+        if request.number in self.pages.sequence_ids and request not in self.slots:
             self.pages.free(request.number)
 
     def _preempt_last(self, schedule: Schedule) -> Request:
@@ -236,7 +232,7 @@ class NanoScheduler(Scheduler):
                 self.running.append(self.waiting.popleft())
             found.chunks.append((request, count))
             budget -= count
-        if found.empty:
+        if not found.chunks:
             self._decode(found)
         return found
 
@@ -262,7 +258,6 @@ class StaticScheduler(Scheduler):
     def __init__(self, rules: EngineRules) -> None:
         super().__init__(rules)
         self.left = 0  # passes of the present batch that are still to come
-        self.slots: list[Request] = []
 
     def wake_s(self, now_s: float, *, closed: bool) -> float | None:
         if self.left or len(self.waiting) >= self.rules.slots or (closed and self.waiting):
@@ -307,13 +302,6 @@ class StaticScheduler(Scheduler):
             request.tokens.append(token)
         else:
             super()._emit(request, token, end_s)
-
-    def leave(self, request: Request) -> None:
-        """Its slot is kept until the batch ends."""
-        if request in self.running:
-            self.running.remove(request)
-        elif request in self.waiting:
-            self.waiting.remove(request)
 
 
 SCHEDULERS: dict[EngineFamily, type[Scheduler]] = {

@@ -56,17 +56,6 @@ class DecoderShape:
         """Qwen3 norms each head's query and key."""
         return self.kind == "qwen3"
 
-    @property
-    def parameters(self) -> int:
-        """Weights in all, biases and norms of heads left out (below a thousandth)."""
-        attention = self.width * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
-        block = attention + 3 * self.width * self.intermediate + 2 * self.width
-        return self.layers * block + self.vocabulary * self.width * (1 if self.tied else 2) + self.width
-
-    @property
-    def kv_elements_per_token(self) -> int:
-        return 2 * self.layers * self.kv_heads * self.head_dim
-
 
 def shape_of(config: Mapping[str, Any]) -> DecoderShape:
     """The shape that a config.json describes. Other architectures, windows and rotary kinds are refused by name."""

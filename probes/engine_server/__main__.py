@@ -58,7 +58,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             f"The engine needs {error.name}.", next_step="Install it with: pip install -e '.[probe]'"
         ) from error
     from probes.engine.engine import Engine
-    from probes.engine_server.loading import Wanted, load
+    from probes.engine_server.loading import Wanted, load, parameters_of
     from probes.engine_server.routes import Service, application
     from probes.engine_server.text import tokenizer_of
 
@@ -76,7 +76,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         )
     )
     shape = loaded.decoder.shape
-    token_bytes = shape.kv_elements_per_token * loaded.decoder.dtype.itemsize
+    token_bytes = 2 * shape.layers * shape.kv_heads * shape.head_dim * loaded.decoder.dtype.itemsize
     engine = Engine(loaded.decoder, rules_of(arguments, _cache_blocks(arguments, token_bytes)))
     service = Service(engine=engine, tokenizer=tokenizer_of(loaded.folder), name=loaded.name)
     thread = threading.Thread(target=engine.run, name="engine", daemon=True)
@@ -90,7 +90,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         "url": f"http://127.0.0.1:{listening.getsockname()[1]}",
         "model": loaded.name,
         "weights": loaded.note,
-        "parameters": shape.parameters,
+        "parameters": parameters_of(shape),
         "weight_bytes": loaded.decoder.weight_bytes,
         "scheduler": str(engine.rules.family),
         "cache_tokens": engine.rules.num_blocks * engine.rules.block_size,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import torch
 
 from calc.errors import InputError, ProbeError, SourceError
+from presets import models
+from presets.checkpoint import INDEX_FILE, SINGLE_FILE
+from presets.config_text import parse_config
 from presets.hub_weights import fetched
-from probes.engine.checkpoint import config_of, has_weights, load_weights, random_weights
+from probes.engine.checkpoint import Weights, load_weights, weight_shapes
 from probes.engine.decoder import Decoder
 from probes.engine.shape import DecoderShape, shape_of
 from probes.torch_device import TorchDevice, available
@@ -21,6 +25,7 @@ SMALLEST_VOCABULARY = 4096
 CPU_PARAMETERS = 30_000_000  # random weights on a processor: tens of tokens a second on two cores
 GPU_PARAMETERS = 2_000_000_000
 WEIGHTS_SHARE = 0.5  # of the free memory
+INITIAL_SPREAD = 0.02  # transformers' initializer_range of both kinds
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -57,9 +62,9 @@ def load(wanted: Wanted) -> Loaded:
     shape = shape_of(config_of(wanted.source))
     folder, why = (None, "as asked") if wanted.random else _folder_of(wanted.source)
     if folder is not None:
-        if shape.parameters * dtype.itemsize > WEIGHTS_SHARE * device.free_bytes():
+        if parameters_of(shape) * dtype.itemsize > WEIGHTS_SHARE * device.free_bytes():
             raise ProbeError(
-                f"{wanted.source} needs {shape.parameters * dtype.itemsize:,} bytes of weights, more than half of what is free.",
+                f"{wanted.source} needs {parameters_of(shape) * dtype.itemsize:,} bytes of weights, more than half of what is free.",
                 next_step="Take a smaller model, a 16-bit --dtype, or --random.",
             )
         weights = load_weights(folder, dtype=dtype, device=device.device)
@@ -72,7 +77,7 @@ def load(wanted: Wanted) -> Loaded:
         size = (
             "in full size"
             if shape == whole
-            else f"scaled down to {shape.parameters / 1e6:.0f} million weights"
+            else f"scaled down to {parameters_of(shape) / 1e6:.0f} million weights"
         )
         note = f"random weights ({why}), the shape of {wanted.source} {size}"
     decoder = Decoder(shape, weights, quantization=wanted.quantization)
@@ -84,6 +89,24 @@ def load(wanted: Wanted) -> Loaded:
         folder=folder,
         note=f"{note}, {formats}, on {device.device}",
     )
+
+
+def config_of(source: str) -> dict[str, Any]:
+    """The config of a folder, a config.json, a bundled model, or a model on the hub. Raises SourceError or InputError."""
+    path = Path(source)
+    if path.is_dir() or path.is_file():
+        file = path / "config.json" if path.is_dir() else path
+        if not file.is_file():
+            raise InputError("model", source, "the folder has no config.json")
+        return parse_config(file.read_bytes(), name=str(file))
+    bundled = models.config_of(source)
+    if bundled is not None:
+        return bundled
+    return config_of(str(fetched(source, weights=False)))
+
+
+def has_weights(folder: Path) -> bool:
+    return (folder / SINGLE_FILE).is_file() or (folder / INDEX_FILE).is_file()
 
 
 def _folder_of(source: str) -> tuple[Path | None, str]:
@@ -98,16 +121,24 @@ def _folder_of(source: str) -> tuple[Path | None, str]:
         return None, f"the hub did not deliver: {error.fault}"
 
 
+def parameters_of(shape: DecoderShape) -> int:
+    """Weights in all."""
+    return sum(math.prod(size) for size in weight_shapes(shape).values())
+
+
 def scaled_down(shape: DecoderShape, most_parameters: int) -> DecoderShape:
     """The same kind of decoder with at most that many weights: fewer layers, then narrower, then fewer words.
 
     Heads shrink with the width and keep their dimension and their grouping, so that kinds of work stay in proportion.
     """
     found = shape
-    while found.parameters > most_parameters:
+    while parameters_of(found) > most_parameters:
         if found.layers > 4 * FEWEST_LAYERS:
             found = replace(found, layers=found.layers // 2)
-        elif found.vocabulary * found.width * 2 > found.parameters and found.vocabulary > SMALLEST_VOCABULARY:
+        elif (
+            found.vocabulary * found.width * 2 > parameters_of(found)
+            and found.vocabulary > SMALLEST_VOCABULARY
+        ):
             found = replace(found, vocabulary=found.vocabulary // 2)
         elif found.width > NARROWEST and found.kv_heads % 2 == 0:
             found = replace(
@@ -123,7 +154,7 @@ def scaled_down(shape: DecoderShape, most_parameters: int) -> DecoderShape:
             found = replace(found, width=found.width // 2, intermediate=found.intermediate // 2)
         else:
             raise InputError(
-                "weights", most_parameters, f"the smallest of this kind has {found.parameters:,}"
+                "weights", most_parameters, f"the smallest of this kind has {parameters_of(found):,}"
             )
     return found
 
@@ -149,3 +180,25 @@ def config_of_shape(shape: DecoderShape, *, dtype: str = "bfloat16") -> dict[str
         "torch_dtype": dtype,
     }
     return found | ({"mlp_bias": shape.mlp_bias} if shape.kind == "llama" else {})
+
+
+def random_weights(
+    shape: DecoderShape,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    seed: int = 0,
+    spread: float = INITIAL_SPREAD,
+) -> Weights:
+    """Weights as training would begin with: normal matrices, norms of one, biases of zero. Speed does not depend on them."""
+    generator = torch.Generator().manual_seed(seed)
+    found: Weights = {}
+    for name, size in weight_shapes(shape).items():
+        if len(size) == 2:
+            tensor = torch.randn(*size, generator=generator) * spread
+        elif name.endswith(".bias"):
+            tensor = torch.zeros(size)
+        else:
+            tensor = torch.ones(size)
+        found[name] = tensor.to(device=device, dtype=dtype)
+    return found

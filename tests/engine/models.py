@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
 
-from probes.engine.checkpoint import config_of, load_weights
+from probes.engine.checkpoint import load_weights
 from probes.engine.decoder import Decoder
 from probes.engine.shape import shape_of
+from probes.engine_server.loading import config_of
 
 LICENCE = Path(__file__).resolve().parents[2] / "LICENSE"
 VOCABULARY = 320

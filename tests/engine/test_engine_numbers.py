@@ -76,7 +76,7 @@ def test_rounding_is_that_of_the_error_study(scheme, bits, grain):
     matrix = quantized.linear(weight, None, scheme)
     study = round_integer(weight.numpy(), bits=bits, grain=grain)
     assert np.array_equal(matrix.dequantized(torch.float32).numpy(), study.values)
-    assert 8 * matrix.weight_bytes / weight.numel() == study.bits_per_value
+    assert 8 * quantized.weight_bytes(matrix) / weight.numel() == study.bits_per_value
 
 
 @pytest.mark.parametrize("scheme", ["int8", "int4-g128"])

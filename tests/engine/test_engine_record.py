@@ -7,10 +7,11 @@ import torch
 from calc.errors import InputError
 from calc.simulation.replay import replay
 from calc.simulation.rules import engine_rules
-from probes.engine.checkpoint import random_weights
 from probes.engine.decoder import Decoder
-from probes.engine.engine import Engine, play
+from probes.engine.engine import Engine
 from probes.engine.shape import shape_of
+from probes.engine_record import play, replayed, request_table
+from probes.engine_server.loading import random_weights
 
 pytestmark = pytest.mark.torch
 
@@ -79,13 +80,7 @@ def test_the_simulator_decides_as_the_engine_did(small, name):
     play(engine, traffic(200, rate_per_s=150, seed=len(name)))
     assert engine.counters.preemptions > 0
     assert (engine.counters.cached_tokens > 0) == settings["prefix_cache"]
-    found = replay(
-        engine.request_table(),
-        engine.rules,
-        pass_s=[one.end_s - one.begin_s for one in engine.passes],
-        recorded=[one.decisions for one in engine.passes],
-        compiled=False,
-    )
+    found = replayed(engine, compiled=False)
     assert found.first_difference is None, (
         found.decisions[found.first_difference],
         found.recorded[found.first_difference],
@@ -104,7 +99,7 @@ def test_a_different_scheduler_is_told_apart(small):
     engine = Engine(small, engine_rules("vllm", token_budget=64, **rules), recording=True)
     play(engine, traffic(12, rate_per_s=2000, seed=5))
     found = replay(
-        engine.request_table(),
+        request_table(engine),
         engine_rules("vllm", token_budget=60, **rules),
         pass_s=[one.end_s - one.begin_s for one in engine.passes],
         recorded=[one.decisions for one in engine.passes],
@@ -116,7 +111,7 @@ def test_a_different_scheduler_is_told_apart(small):
 def test_a_replay_needs_passes(small):
     engine = Engine(small, engine_rules("vllm", num_blocks=8, prefix_cache=False), recording=True)
     play(engine, [(0.0, [1, 2, 3], 2)])
-    table = engine.request_table()
+    table = request_table(engine)
     with pytest.raises(InputError, match="at least one pass"):
         replay(table, engine.rules, pass_s=[], recorded=[])
     with pytest.raises(InputError, match="whole batch"):

@@ -7,10 +7,11 @@ from models import decoder_of, prompts
 from calc.errors import InputError, UnsupportedArchitecture
 from calc.simulation.rules import engine_rules
 from probes.engine.cache import Piece
-from probes.engine.engine import Engine, play
+from probes.engine.engine import Engine
 from probes.engine.generate import generate, generate_with_drafts, generate_without_cache
 from probes.engine.sampling import Sampling
 from probes.engine.shape import shape_of
+from probes.engine_record import play
 
 pytestmark = pytest.mark.torch
 
