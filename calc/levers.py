@@ -11,6 +11,10 @@ from enum import StrEnum
 
 from calc.answer import Answer, Inputs, answer
 from calc.errors import InputError, MissingSpec
+from calc.model import Attention, ModelSpec, Sublayer
+from calc.plan.screen import has_no_ledger
+from calc.plan.search import search
+from calc.plan.space import question_of
 from calc.scenario import Fidelity, apply_settings
 from calc.sized import format_support, replica_weight_bytes
 from calc.verdict import Change
@@ -23,6 +27,7 @@ class Kind(StrEnum):
     SAME_DISTRIBUTION = "same distribution"
     APPROXIMATE = "approximate"
     DIFFERENT_TASK = "asks for less"
+    DIFFERENT_MODEL = "another model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,33 +48,118 @@ class LeverEffect:
 
     @property
     def gpus_saved(self) -> int:
-        return self.before.gpus - self.after.gpus
+        """GPUs fewer than before, of the same kind; 0 where the change does not work or is another card."""
+        same = self.after.inputs.offer.accelerator.id == self.before.inputs.offer.accelerator.id
+        return self.before.gpus - self.after.gpus if same and self.after.verdict.fits else 0
 
 
 def candidate_levers(inputs: Inputs) -> tuple[Lever, ...]:
     """Levers that would change something in this scenario."""
     scenario = inputs.scenario
-    prefix = 0.5 if scenario.prefix_share < 0.5 else (1 + scenario.prefix_share) / 2
-    levers = [
+    levers = [*_format_levers(), *_traffic_levers(inputs)]
+    if scenario.fidelity == Fidelity.TEXTBOOK:  # the engines of the other fidelities page always
+        levers += [
+            _lever("paging instead of reservation", Kind.SAME_OUTPUT, paged="true"),
+            _lever("reservation instead of paging", Kind.SAME_OUTPUT, paged="false"),
+        ]
+    else:
+        levers += _scheduling_levers(inputs)
+    levers += [_lever(f"tensor parallel over {tp}", Kind.SAME_OUTPUT, tp=str(tp)) for tp in (1, 2, 4, 8)]
+    return tuple(_with_freed_room(inputs, lever) for lever in levers if _changes_something(inputs, lever))
+
+
+def _format_levers() -> list[Lever]:
+    return [
         _lever("fp8 weights", Kind.APPROXIMATE, quantization="fp8"),
         _lever("int8 weights", Kind.APPROXIMATE, quantization="int8"),
         _lever("int4 weights, groups of 128", Kind.APPROXIMATE, quantization="int4-g128"),
+        _lever("NVFP4 weights", Kind.APPROXIMATE, quantization="nvfp4"),
+        _lever("Q4_K_M weights", Kind.APPROXIMATE, quantization="q4_k_m"),
         _lever("fp8 KV cache", Kind.APPROXIMATE, kv_dtype="fp8"),
+        _lever("Q8_0 KV cache", Kind.APPROXIMATE, kv_dtype="q8_0"),
         _lever("int8 weights and fp8 KV cache", Kind.APPROXIMATE, quantization="int8", kv_dtype="fp8"),
-        _lever(f"prefix cache holds {prefix:.0%} of prompts", Kind.SAME_OUTPUT, prefix_share=str(prefix)),
+    ]
+
+
+def _traffic_levers(inputs: Inputs) -> list[Lever]:
+    scenario = inputs.scenario
+    share = scenario.prefix_share
+    prefix = 0.5 if share < 0.5 else (1 + share) / 2
+    levers = [
+        _lever(
+            f"prefix cache holds {prefix:.0%} of prompts",
+            Kind.SAME_OUTPUT,
+            prefix_share=str(prefix),
+            prefix_caching="true",
+        ),
         _lever(
             "outputs half as long",
             Kind.DIFFERENT_TASK,
             output_tokens=str(max(1.0, scenario.output_tokens / 2)),
         ),
     ]
-    if scenario.fidelity == Fidelity.TEXTBOOK:  # the engines of the other fidelities page always
-        levers += [
-            _lever("paging instead of reservation", Kind.SAME_OUTPUT, paged="true"),
-            _lever("reservation instead of paging", Kind.SAME_OUTPUT, paged="false"),
-        ]
-    levers += [_lever(f"tensor parallel over {tp}", Kind.SAME_OUTPUT, tp=str(tp)) for tp in (1, 2, 4, 8)]
-    return tuple(_with_freed_room(inputs, lever) for lever in levers if _changes_something(inputs, lever))
+    if share > 0 and scenario.prefix_caching:
+        levers.append(_lever("no prefix cache", Kind.SAME_OUTPUT, prefix_caching="false"))
+    return levers
+
+
+DRAFTS = 4  # proposals a pass: what engines' examples draft with
+BATCH_CAP = 64
+SMALL_BUDGET = 2048  # vLLM's default token budget on smaller cards
+
+
+def _scheduling_levers(inputs: Inputs) -> list[Lever]:
+    """How the engine fits prompts, drafts and batches together, and which engine; only where the step model sees it."""
+    scenario = inputs.scenario
+    levers = [
+        _lever(
+            f"prompts in chunks of {SMALL_BUDGET:,} tokens",
+            Kind.SAME_OUTPUT,
+            max_batched_tokens=str(SMALL_BUDGET),
+        ),
+        _lever("whole prompts, decoding waits", Kind.SAME_OUTPUT, chunked_prefill="false"),
+        _lever("prefill and decode on pools of their own", Kind.SAME_OUTPUT, disaggregated="true"),
+        _lever(
+            f"{DRAFTS} drafts a pass, {scenario.acceptance:.0%} kept",
+            Kind.SAME_DISTRIBUTION,
+            draft_tokens=str(DRAFTS),
+        ),
+        _lever("pipeline of 2 stages", Kind.SAME_OUTPUT, pp="2", tp=str(max(1, scenario.tp))),
+    ]
+    if scenario.max_seqs is None or scenario.max_seqs > BATCH_CAP:
+        levers.append(_lever(f"at most {BATCH_CAP} sequences", Kind.SAME_OUTPUT, max_seqs=str(BATCH_CAP)))
+    levers += [
+        _lever(f"{engine} as engine", Kind.SAME_OUTPUT, engine=engine) for engine, _ in inputs.engine_offers
+    ]
+    return levers
+
+
+GROUPED_HEADS = 8  # KV heads of most grouped-query models (Llama 3, Qwen 3, Mistral)
+
+
+def grouped_heads(spec: ModelSpec) -> ModelSpec | None:
+    """The same model with the keys and values of 8 heads in its cache; None where no layer has more.
+
+    What grouped-query attention would save in the cache (Ainslie et al. 2023, arXiv 2305.13245); weights stay as they are,
+    and a model has to be trained so.
+    """
+
+    def fewer(sublayer: Sublayer) -> Sublayer:
+        if not isinstance(sublayer, Attention) or sublayer.n_kv_heads <= GROUPED_HEADS:
+            return sublayer
+        return sublayer if sublayer.n_heads % GROUPED_HEADS else replace(sublayer, n_kv_heads=GROUPED_HEADS)
+
+    stacks = tuple(
+        replace(
+            stack,
+            runs=tuple(
+                replace(run, block=replace(run.block, sublayers=tuple(map(fewer, run.block.sublayers))))
+                for run in stack.runs
+            ),
+        )
+        for stack in spec.stacks
+    )
+    return None if stacks == spec.stacks else replace(spec, stacks=stacks)
 
 
 def lever_effects(base: Answer) -> tuple[LeverEffect, ...]:
@@ -77,11 +167,42 @@ def lever_effects(base: Answer) -> tuple[LeverEffect, ...]:
     effects = []
     for lever in candidate_levers(base.inputs):
         after = _answer_with(base.inputs, lever.change)
-        if after is not None and not (
-            lever.change.settings[0][0] == "tp" and after.layout.tp == base.layout.tp
-        ):
+        if after is not None and not (lever.change.settings[0][0] == "tp" and after.layout == base.layout):
             effects.append(LeverEffect(lever=lever, before=base, after=after))
-    return tuple(effects)
+    return (*effects, *_other_models_and_cards(base))
+
+
+def _other_models_and_cards(base: Answer) -> list[LeverEffect]:
+    """What is no setting of the scenario: a cache of fewer heads (not applied by a click), and the best other card."""
+    effects = []
+    fewer = grouped_heads(base.inputs.spec)
+    if fewer is not None:
+        lever = _lever(f"a model with {GROUPED_HEADS} KV heads (GQA)", Kind.DIFFERENT_MODEL)
+        try:
+            after = answer(replace(base.inputs, spec=fewer, catalogue=()))
+        except (InputError, MissingSpec):
+            after = None
+        if after is not None:
+            effects.append(LeverEffect(lever=lever, before=base, after=after))
+    card = _best_other_card(base)
+    if card is not None:
+        chosen, layout = card.inputs.offer.accelerator, card.layout
+        settings = {"gpu": chosen.id, "tp": str(layout.tp), "pp": str(layout.pp), "ep": str(layout.ep)}
+        settings |= {"attention_dp": str(layout.attention_dp), "nodes": str(layout.nodes)}
+        lever = _lever(f"{chosen.name}, {layout.label}", Kind.SAME_OUTPUT, **settings)
+        effects.append(LeverEffect(lever=lever, before=base, after=card))
+    return effects
+
+
+def _best_other_card(base: Answer) -> Answer | None:
+    """The cheapest plan of another accelerator with a price; None where there is none, or at textbook fidelity."""
+    inputs = base.inputs
+    others = tuple(o for o in inputs.catalogue if o.accelerator.id != inputs.offer.accelerator.id)
+    if not others or inputs.scenario.fidelity == Fidelity.TEXTBOOK:
+        return None
+    question = replace(question_of(inputs, others), layouts=None)
+    plans = search(question, top=1).plans
+    return next((plan for plan in plans if plan.cost.usd_per_hour is not None), None)
 
 
 def _lever(text: str, kind: Kind, **settings: str) -> Lever:
@@ -94,13 +215,17 @@ def _changes_something(inputs: Inputs, lever: Lever) -> bool:
         changed = apply_settings(inputs.scenario, lever.change.settings)
     except InputError:
         return False
-    return changed != inputs.scenario and bool(format_support(replace(inputs, scenario=changed)))
+    if changed == inputs.scenario or has_no_ledger(changed.quantization, changed.engine):
+        return False
+    return bool(format_support(replace(inputs, scenario=changed)))
 
 
 def _answer_with(inputs: Inputs, change: Change) -> Answer | None:
     """The answer after a change; None where this accelerator has no number for it or the layout does not exist."""
     try:
-        return answer(replace(inputs, scenario=apply_settings(inputs.scenario, change.settings)))
+        scenario = apply_settings(inputs.scenario, change.settings)
+        offer = dict(inputs.engine_offers).get(scenario.engine, inputs.offer)
+        return answer(replace(inputs, scenario=scenario, offer=offer, catalogue=()))
     except (InputError, MissingSpec):
         return None
 

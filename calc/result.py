@@ -45,6 +45,7 @@ class Inputs:
     stored_weight_bytes: int | None = None
     warnings: tuple[str, ...] = ()
     catalogue: tuple[Offer, ...] = ()
+    engine_offers: tuple[tuple[str, Offer], ...] = ()  # the same accelerator under each other engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,6 +122,39 @@ HARDWARE_MORE = (
     ),
     Control(parameter="max_seqs", label="Most sequences at once", kind="optional", placeholder="no cap"),
     Control(
+        parameter="budget", label="Token budget of a step", kind="optional", placeholder="engine's default"
+    ),
+    Control(
+        parameter="chunked",
+        label="Chunked prefill",
+        kind="switch",
+        help="Off: a prompt runs alone while decoding waits.",
+    ),
+    Control(
+        parameter="prefix_cache",
+        label="Prefix cache",
+        kind="switch",
+        help="Off: shared prompt tokens are computed again.",
+    ),
+    Control(
+        parameter="drafts",
+        label="Speculative drafts per pass",
+        kind="whole",
+        low=0,
+        high=16,
+        step=1,
+        help="Proposals that cost nothing: looked up, or a head of the model.",
+    ),
+    Control(
+        parameter="acceptance", label="Chance that a draft is kept", kind="number", low=0, high=1, step=0.05
+    ),
+    Control(
+        parameter="pools",
+        label="Prefill on replicas of its own",
+        kind="switch",
+        help="Prompts and decoding on separate pools; caches travel between them.",
+    ),
+    Control(
         parameter="max_len", label="Longest sequence, tokens", kind="optional", placeholder="the model's own"
     ),
     Control(

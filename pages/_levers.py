@@ -38,7 +38,7 @@ def draw_levers(result: Answer) -> None:
             [lever_row("now", "", result), *map(_effect_row, effects)], border="horizontal", hide_index=True
         )
         st.caption("Apply one to the scenario:")
-        draw_apply([effect.lever.change for effect in effects], key="lever")
+        draw_apply([e.lever.change for e in effects if e.lever.change.settings], key="lever")
 
 
 def draw_nearest(result: Answer) -> None:

@@ -10,7 +10,9 @@ from functools import cache
 from calc.accelerator import Accelerator
 from calc.answer import Inputs, Offer
 from calc.custom_accelerator import accelerator_from_json
+from calc.engine import Engine
 from calc.errors import NOT_JSON, InputError
+from calc.format_support import engine_support
 from calc.scenario import Fidelity, Scenario
 from presets import accelerators, local_device, prices, profiles, sources
 
@@ -21,15 +23,20 @@ def resolve(scenario: Scenario, *, token: str | None = None) -> Inputs:
     Raises SourceError where the model's source did not deliver, InputError where a name means nothing.
     """
     source = resolve_model(scenario, token=token)
-    offer = offer_of(resolve_accelerator(scenario), scenario.usd_per_gpu_hour)
+    bare = offer_of(resolve_accelerator(scenario), scenario.usd_per_gpu_hour)
     return Inputs(
         scenario=scenario,
         spec=source.spec,
-        offer=with_profile(offer, scenario, source.spec.id),
+        offer=with_profile(bare, scenario, source.spec.id),
         model_note=source.origin,
         stored_weight_bytes=source.checkpoint.stored_bytes if source.checkpoint else None,
         warnings=source.warnings,
         catalogue=catalogue_for(scenario, source.spec.id),
+        engine_offers=tuple(
+            (engine, with_profile(bare, replace(scenario, engine=engine, engine_version=""), source.spec.id))
+            for engine in Engine
+            if engine != scenario.engine and engine_support(engine, bare.accelerator)
+        ),
     )
 
 

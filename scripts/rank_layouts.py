@@ -29,7 +29,7 @@ def held_out_times(wanted: set[tuple[str, str, str]]) -> dict[int, Times]:
         tpot_s = fit.settled(constants)
         ttft_s = first_tokens(fit, first_token_fit(fit, ~out))
         for index in np.flatnonzero(out):
-            found[fit.rows[index].row] = (float(ttft_s[index]), float(tpot_s[index]))
+            found[clean[index].row] = (float(ttft_s[index]), float(tpot_s[index]))
     return found
 
 

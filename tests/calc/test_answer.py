@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.answer import Inputs, Offer, answer, headline
-from calc.levers import lever_effects
+from calc.levers import Kind, lever_effects
 from calc.plan.ranking import rank
 from calc.scenario import Scenario, apply_settings
 from calc.verdict import Wall
 from presets import accelerators, models
+from presets.resolve import resolve
 
 TEXTBOOK = Scenario(
     model="textbook-13b", gpu="a100-textbook", tp=1, kv_bytes_per_gpu=50e9, fidelity="textbook"
@@ -165,3 +166,32 @@ def test_twice_the_traffic_never_needs_fewer_gpus_and_the_parts_add_up(scenario)
     assert result.fleet.active == pytest.approx(result.fleet.rate_per_s * result.fleet.e2e_s.best)
     terms = result.decode.time.terms_s
     assert result.tpot_s.best == pytest.approx(max(terms["weights"] + terms["kv"], terms["compute"]))
+
+
+def test_levers_reach_engine_schedule_drafts_pools_and_another_card():
+    scenario = Scenario(
+        model="meta-llama/Llama-3.3-70B-Instruct", gpu="h100-sxm5-80gb", tp=4, rate_per_s=20.0
+    )
+    base = answer(resolve(scenario))
+    effects = {effect.lever.change.text: effect for effect in lever_effects(base)}
+    drafts = effects["4 drafts a pass, 70% kept"]
+    assert drafts.lever.kind is Kind.SAME_DISTRIBUTION
+    assert drafts.after.tpot_s.best < base.tpot_s.best
+    pools = effects["prefill and decode on pools of their own"]
+    assert pools.after.fleet.prefill_replicas > 0
+    assert effects["sglang as engine"].after.inputs.scenario.engine == "sglang"
+    cards = [e for e in effects.values() if e.after.inputs.offer.accelerator.id != "h100-sxm5-80gb"]
+    assert len(cards) == 1
+    assert all(e.gpus_saved == 0 for e in effects.values() if not e.after.verdict.fits)
+    for effect in effects.values():
+        if effect.lever.kind is not Kind.DIFFERENT_MODEL:
+            applied = answer(resolve(apply_settings(scenario, effect.lever.change.settings)))
+            assert applied.gpus == effect.after.gpus, effect.lever.change.text
+
+
+def test_fp8_is_no_lever_on_mi210_and_grouped_heads_are_one_for_a_multi_head_model():
+    mi210 = answer(resolve(Scenario(gpu="mi210")))
+    texts = [effect.lever.change.text for effect in lever_effects(mi210)]
+    assert not [text for text in texts if "fp8" in text.lower()]
+    (grouped,) = [e for e in lever_effects(mi210) if e.lever.kind is Kind.DIFFERENT_MODEL]
+    assert grouped.after.memory.kv_bytes_per_token == pytest.approx(mi210.memory.kv_bytes_per_token * 8 / 40)
