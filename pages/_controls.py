@@ -154,6 +154,8 @@ HARDWARE_MORE = (
         kind="switch",
         help="Prompts and decoding on separate pools; caches travel between them.",
     ),
+    Control(parameter="adapters", label="LoRA adapters loaded", kind="whole", low=0, high=10_000, step=1),
+    Control(parameter="adapter_rank", label="Rank of the adapters", kind="whole", low=1, high=512, step=1),
     Control(
         parameter="max_len", label="Longest sequence, tokens", kind="optional", placeholder="the model's own"
     ),
