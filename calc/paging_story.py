@@ -43,6 +43,7 @@ class Action(StrEnum):
     FORK = "fork the newest into a second sample"
     WRITE = "write tokens to each"
     FINISH = "finish the oldest"
+    RUN_OUT = "run out of blocks"
 
 
 Story = tuple[Action, ...]
@@ -267,12 +268,27 @@ def _finish(stage: _Stage) -> None:
         cache.finish(oldest)
 
 
+def _run_out(stage: _Stage) -> None:
+    """Requests until one has to wait, then tokens until one is put out."""
+    sharing = stage.caches[2]
+    for _ in range(stage.setting.num_blocks):
+        if sharing.waiting:
+            break
+        _add(stage)
+    before = sharing.preemptions
+    for _ in range(stage.setting.num_blocks * BLOCK_SIZE):
+        if sharing.preemptions > before:
+            break
+        _write(stage)
+
+
 _ACTIONS: dict[Action, Callable[[_Stage], None]] = {
     Action.ADD: _add,
     Action.ADD_SHARED: lambda stage: _add(stage, shared=True),
     Action.FORK: _fork,
     Action.WRITE: _write,
     Action.FINISH: _finish,
+    Action.RUN_OUT: _run_out,
 }
 
 

@@ -25,6 +25,7 @@ ICONS = {
     Action.FORK: ":material/call_split:",
     Action.WRITE: ":material/edit:",
     Action.FINISH: ":material/check:",
+    Action.RUN_OUT: ":material/block:",
 }
 
 

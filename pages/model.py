@@ -59,6 +59,7 @@ def main() -> None:
     show_chart(layers_figure(groups), alt=layers_finding(groups), key="model-blocks")
     moe = experts_of(spec)
     if moe is not None:
+        st.caption(experts_finding(moe))
         show_chart(experts_figure(moe), alt=experts_finding(moe), key="model-experts")
     draw_layers(groups)
     draw_state(spec, kv_dtype)

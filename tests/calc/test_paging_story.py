@@ -97,8 +97,15 @@ def test_a_full_pool_preempts_the_newest_and_it_comes_back_later():
     assert rest.sharing.waiting < played.sharing.waiting
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.sampled_from(list(Action)), max_size=40))
+@pytest.mark.parametrize("setting", [MIXED, SAMPLES], ids=["mixed", "samples"])
+def test_running_out_puts_somebody_out(setting):
+    played = play((Action.ADD, Action.RUN_OUT), setting)
+    assert played.sharing.preemptions >= 1
+    assert any("is preempted" in line for line in played.log)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.sampled_from(list(Action)), max_size=25))
 def test_any_story_accounts_for_every_slot(story):
     played = play(tuple(story))
     for pool in played.pools:
@@ -107,6 +114,7 @@ def test_any_story_accounts_for_every_slot(story):
     for pool in (played.paged, played.sharing):
         assert pool.reserved_slots == 0
         assert pool.wasted_slots <= pool.requests * (BLOCK_SIZE - 1)  # worked case paged-waste-bound
-    asked = sum(action in {Action.ADD, Action.ADD_SHARED} for action in story)
-    assert played.reserving.requests + played.reserving.waiting <= asked + story.count(Action.FORK)
+    if Action.RUN_OUT not in story:
+        asked = sum(action in {Action.ADD, Action.ADD_SHARED} for action in story)
+        assert played.reserving.requests + played.reserving.waiting <= asked + story.count(Action.FORK)
     assert played.sharing.requests >= played.reserving.requests or played.sharing.preemptions
