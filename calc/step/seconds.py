@@ -121,10 +121,10 @@ def soft_maximum(first: Array, second: Array, exponent: float) -> Array:
     """(a^p + b^p)^(1/p); the hard maximum for an infinite exponent."""
     if np.isinf(exponent):
         return np.maximum(first, second)
+    if exponent == 3.0:  # times lie within 1e-12 to 1e6 s: their cubes neither vanish nor overflow
+        return np.asarray(np.cbrt(first * first * first + second * second * second))
     larger = np.maximum(first, second)
     ratio = np.divide(np.minimum(first, second), larger, out=np.zeros_like(larger), where=larger > 0)
-    if exponent == 3.0:
-        return np.asarray(larger * np.cbrt(1.0 + ratio * ratio * ratio))
     return np.asarray(larger * (1.0 + ratio**exponent) ** (1.0 / exponent))
 
 
