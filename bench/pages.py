@@ -39,7 +39,7 @@ SCRIPTS = (
     ("scheduler.py", "slider", "sched_slots", range(3, 17)),
     ("paged_kv.py", "button", "paged-WRITE", range(20)),
     ("queueing.py", "slider", "q-load", range(60, 90)),
-    ("speculative.py", "slider", "acceptance", [0.5 + n / 100 for n in range(30)]),
+    ("speculative.py", "slider", "spec_acceptance", [0.5 + n / 100 for n in range(30)]),
 )
 
 

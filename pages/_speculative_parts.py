@@ -40,10 +40,10 @@ class Asked:
 def draw_controls() -> Asked:
     """Acceptance, length and cost of the draft; the batch is the scenario's unless one is typed."""
     row = st.columns(4, vertical_alignment="bottom")
-    acceptance = row[0].slider("Acceptance", 0.0, 0.99, 0.8, 0.01, key="acceptance", bind="query-params")
-    drafts = row[1].slider("Drafted tokens", 1, 12, 4, key="drafts", bind="query-params")
+    acceptance = row[0].slider("Acceptance", 0.0, 0.99, 0.8, 0.01, key="spec_acceptance", bind="query-params")
+    drafts = row[1].slider("Drafted tokens", 1, 12, 4, key="spec_drafts", bind="query-params")
     cost = row[2].slider(
-        "Draft pass over target pass", 0.0, 1.0, 0.05, 0.01, key="draft_cost", bind="query-params"
+        "Draft pass over target pass", 0.0, 1.0, 0.05, 0.01, key="spec_cost", bind="query-params"
     )
     batch = row[3].number_input(
         "Batch (0: the scenario's)", 0, MOST_BATCH, 0, key="spec_batch", bind="query-params"
