@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from calc import format as fmt
 from calc.accelerator import Accelerator
 from calc.architectures import parse
 from calc.errors import InputError, MissingSpec
@@ -69,7 +70,12 @@ def _lines_of(name: str, case: Mapping[str, Any], predict: _Predictor) -> list[W
         expected = predict.tokens_per_pass(int(given["drafts"]))
         return [
             WholePathLine(
-                table="drafts", what=name, measured=value, predicted=expected, unit="tokens a pass", note=note
+                table="drafts",
+                what=fmt.plural(int(given["drafts"]), "draft"),
+                measured=value,
+                predicted=expected,
+                unit="tokens a pass",
+                note=note,
             )
         ]
     family = NAMES[given["family"]]
@@ -234,7 +240,6 @@ def _rules(family: str, slots: int) -> EngineRules:
 
 def markdown(found: Sequence[WholePathLine], table: str) -> list[str]:
     """One table's lines as Markdown."""
-    from calc import format as fmt
 
     def shown(value: float | None, unit: str) -> str:
         if value is None:

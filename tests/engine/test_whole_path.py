@@ -84,7 +84,7 @@ def test_the_tables_stand_beside_predictions(run):
         line = lines["drafts", f"{drafts} drafts"]
         assert line.predicted == tokens_per_pass(acceptance=single["extra"]["acceptance"], drafts=drafts)
         assert 1 <= line.measured <= drafts + 1
-    assert lines["drafts", "1 drafts"].predicted is None
+    assert lines["drafts", "1 draft"].predicted is None
     one, two = (lines["levels", f"continuous, {users} at once: throughput"] for users in (1, 2))
     assert 1.2 < two.predicted / one.predicted <= 2
     assert lines["mixed", "continuous"].predicted > 0
