@@ -42,7 +42,7 @@ BANDWIDTH_NUMBERS = (
 )  # fmt: skip
 COMPUTE_NUMBERS = (
     "compute.16bit", "compute.fp8", "compute.fp4", "compute.int8", "compute.weight_only", "prefill_attention.compute",
-    "experts.compute", "experts.compute_4bit",
+    "prefill_attention.compute_fp8", "experts.compute", "experts.compute_4bit",
 )  # fmt: skip
 OVERHEAD_NUMBERS = (
     "kernel_s", "layer_s", "layer.qk_norm_s", "layer.latent_s", "layer.latent_8bit_s", "layer.indexer_s", "layer.mixer_s",

@@ -148,7 +148,7 @@ def memory_of(
     beside = adapter_bytes_per_gpu(
         spec, adapters=scenario.adapters, rank=scenario.adapter_rank, tp=layout.attention_tp
     )
-    if beside and found.verdict.fits:
+    if beside and found.verdict.fits and not found.tightest.bytes_of(LineKind.ADAPTERS):
         chosen = replace(chosen, available_kv_bytes=found.kv.available_bytes - beside)
         limited = ledger(spec, accelerator, layout, chosen, nearest=False)
         found = replace(found, kv=limited.kv, verdict=limited.verdict)

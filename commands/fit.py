@@ -54,7 +54,15 @@ def add(verbs: Any) -> None:
 
 def settings(arguments: argparse.Namespace) -> EngineSettings:
     """What the arguments tell the engine."""
-    from calc.memory.engines import EngineSettings, engine_named
+    from calc.errors import InputError
+    from calc.memory.engines import Engine, EngineSettings, engine_named
+
+    if arguments.max_loras and engine_named(arguments.engine) is not Engine.VLLM:
+        raise InputError(
+            "--max-loras",
+            arguments.max_loras,
+            f"what {arguments.engine} sets aside for adapters is not known",
+        )
 
     def bytes_of(gib: float | None) -> float | None:
         return None if gib is None else gib * GIB
@@ -78,8 +86,8 @@ def settings(arguments: argparse.Namespace) -> EngineSettings:
         draft_tokens=arguments.draft_tokens,
         draft_layers=arguments.draft_layers,
         mtp=arguments.mtp,
-        max_loras=arguments.max_loras,
-        max_lora_rank=arguments.max_lora_rank,
+        adapters=arguments.max_loras,
+        adapter_rank=arguments.max_lora_rank,
         enforce_eager=arguments.enforce_eager,
         prefix_caching=False if arguments.no_prefix_caching else None,
         offline=arguments.offline,

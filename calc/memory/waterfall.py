@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from calc.accelerator import Accelerator
 from calc.engine import Engine
 from calc.errors import InputError
+from calc.format_support import engine_support
 from calc.layout import Layout
 from calc.memory.engines import EngineSettings, LineKind, RankLedger, ledger
 from calc.model import ModelSpec
@@ -250,9 +251,11 @@ COMPARED_VERSIONS = (
 def engine_pools(
     spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
 ) -> tuple[EnginePool, ...]:
-    """The same card, model and lengths under every engine, each with its own default share of the memory."""
+    """The same card, model and lengths under every engine that runs there, each with its own default share of the memory."""
     found = []
     for engine, version in COMPARED_VERSIONS:
+        if not engine_support(engine, accelerator):
+            continue
         chosen = replace(settings, engine=engine, version=version, memory_utilization=None)
         result = ledger(spec, accelerator, layout, chosen, nearest=False)
         found.append(

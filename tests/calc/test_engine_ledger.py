@@ -351,7 +351,7 @@ def test_adapters_take_what_their_parameters_store(tp):
     """PEFT counts 41,943,040 parameters of a rank-16 adapter on every projection of Llama 3.1 8B."""
 
     def adapters(degree, n):
-        chosen = EngineSettings(max_loras=n, max_lora_rank=16)
+        chosen = EngineSettings(adapters=n, adapter_rank=16)
         rank = ledger(LLAMA_8B, H100, Layout(tp=degree), chosen).tightest
         return rank.bytes_of(LineKind.ADAPTERS), float(rank.kv.best)
 
@@ -367,9 +367,10 @@ def test_adapters_take_what_their_parameters_store(tp):
     assert none[1] - with_adapters[1] == pytest.approx(with_adapters[0])
 
 
-def test_adapters_of_an_engine_whose_buffers_are_unknown_are_refused():
-    with pytest.raises(InputError, match="max_loras"):
-        ledger(LLAMA_8B, H100, Layout(), EngineSettings(engine=Engine.TENSORRT_LLM, max_loras=2))
+def test_adapters_are_shared_out_over_pipeline_stages():
+    chosen = EngineSettings(adapters=4, adapter_rank=16)
+    stages = [rank.bytes_of(LineKind.ADAPTERS) for rank in ledger(LLAMA_8B, H100, Layout(pp=2), chosen).ranks]
+    assert stages == [4 * 41_943_040.0] * 2
 
 
 def test_a_release_from_the_future_is_named():

@@ -96,3 +96,12 @@ def test_the_same_card_gives_different_pools():
     # The lighter sampler of 0.17 freed 2.9 GiB at this vocabulary (4.76 against 1.89 GiB as logged).
     assert (newer.kv.best - older.kv.best) / GIB == pytest.approx(4.76 - 1.89 - 0.12, abs=0.02)
     assert len({pool.printed_tokens for pool in pools}) >= 5
+
+
+@pytest.mark.parametrize(
+    ("gpu", "running"), [("mi300x", {"vllm", "sglang", "llama.cpp"}), ("apple-m1-max", {"llama.cpp"})]
+)
+def test_only_engines_that_run_on_a_card_are_compared_there(gpu, running):
+    settings = EngineSettings(engine="llama.cpp", max_model_len=8192)
+    pools = engine_pools(LLAMA_8B, accelerators.load(gpu), Layout(), settings)
+    assert {str(pool.engine) for pool in pools} == running

@@ -8,7 +8,6 @@ from calc.accelerator import Accelerator
 from calc.engine import Engine, engine_named
 from calc.format_support import check_engine
 from calc.layout import Layout
-from calc.memory.engines.adapters import check_adapters
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
 from calc.memory.engines.llama_cpp import llama_cpp_memory, llama_cpp_message, ollama_memory
 from calc.memory.engines.nearest import with_verdict
@@ -55,7 +54,6 @@ def ledger(
     candidates does not need.
     """
     check_engine(settings.engine, accelerator)
-    check_adapters(settings)
     if settings.engine not in {Engine.LLAMA_CPP, Engine.OLLAMA}:
         check_heads(spec, layout)
     memory_of, message = RULES[settings.engine]

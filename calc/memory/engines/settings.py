@@ -35,7 +35,9 @@ class EngineSettings:
     device_memory_bytes: float | None = None
     available_kv_bytes: float | None = None
 
-    adapters: int = 0  # LoRA adapters kept loaded; their memory is counted in `calc.expected`
+    adapters: int = (
+        0  # LoRA adapters kept loaded: a line of vLLM's ledger; `calc.expected` counts them for other engines
+    )
     adapter_rank: int = 16
 
     # vLLM
@@ -60,10 +62,6 @@ class EngineSettings:
     draft_tokens: int = 0
     draft_layers: int = 0  # further attention layers, as wide as the model's own, that a drafter brings
     mtp: bool = False  # the checkpoint's own multi-token-prediction layers draft
-
-    # low-rank adapters: how many a batch may mix, and the largest rank
-    max_loras: int = 0
-    max_lora_rank: int = 16
 
     # SGLang
     window_pool_ratio: float = 0.8  # tokens of the sliding pool over tokens of the full pool
@@ -94,10 +92,10 @@ class EngineSettings:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and 1 <= value <= MAX_TOKENS):
                 raise InputError(name, value, f"it must be a whole number from 1 to {MAX_TOKENS:,}")
-        for name in ("draft_tokens", "draft_layers", "max_loras"):
+        for name in ("draft_tokens", "draft_layers", "adapters"):
             if not 0 <= getattr(self, name) <= 1000:
                 raise InputError(name, getattr(self, name), "it must be a whole number from 0 to 1,000")
-        for name, most in (("decode_context_parallel", 1024), ("max_lora_rank", 4096)):
+        for name, most in (("decode_context_parallel", 1024), ("adapter_rank", 4096)):
             if not 1 <= getattr(self, name) <= most:
                 raise InputError(name, getattr(self, name), f"it must be 1 to {most:,}")
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from calc.accelerator import Accelerator
 from calc.engine import Engine
 from calc.layout import Layout
+from calc.memory.adapters import adapter_bytes_per_gpu
 from calc.memory.engines.activation import StepShape, activation_estimate, activation_peak
-from calc.memory.engines.adapters import adapter_bytes
 from calc.memory.engines.estimates import (
     HOST_SHARE_BYTES,
     default_mxfp4_kernel,
@@ -179,10 +179,14 @@ def _rank(
             note="communication and library buffers outside torch",
         ),
     ]
-    adapters = adapter_bytes(shape, stage, plan, adapters=settings.max_loras, rank=settings.max_lora_rank)
+    adapters = adapter_bytes_per_gpu(
+        shape.spec, adapters=settings.adapters, rank=settings.adapter_rank, tp=plan.attention_tp
+    )
     if adapters:
-        note = f"buffers for {settings.max_loras} at a time, up to rank {settings.max_lora_rank}"
-        lines.append(Line(kind=LineKind.ADAPTERS, bytes=Estimate.exactly(adapters), note=note))
+        # The engine makes these buffers while the model loads, whether or not an adapter is there.
+        note = f"buffers for {settings.adapters} at a time, up to rank {settings.adapter_rank}"
+        share = (stage.last - stage.first) / shape.n_layers
+        lines.append(Line(kind=LineKind.ADAPTERS, bytes=Estimate.exactly(share * adapters), note=note))
     graphs = _graph_line(shape, layout, settings, start, stage)
     if graphs is not None:
         lines.append(graphs)
