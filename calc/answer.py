@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from calc.engine import Engine
 from calc.errors import InputError, MissingSpec
 from calc.layout import Layout
 from calc.memory.kv import decoder_sublayers
@@ -52,6 +53,8 @@ def answer(inputs: Inputs) -> Answer:
             break
         else:
             nearest = candidate if nearest is None or _nearer(candidate, nearest) else nearest
+    if best is None and nearest is not None and nearest.verdict.wall in (Wall.WEIGHT_MEMORY, Wall.KV_MEMORY):
+        best = _across_hosts(inputs)
     if best is not None:
         return best
     if nearest is None:
@@ -59,6 +62,27 @@ def answer(inputs: Inputs) -> Answer:
     if nearest.verdict.wall == Wall.CONTEXT:  # no accelerator and no format lengthens a model's context
         return nearest
     return replace(nearest, verdict=replace(nearest.verdict, nearest=nearest_changes(inputs, nearest)))
+
+
+def _across_hosts(inputs: Inputs) -> Answer | None:
+    """The smallest pipeline of whole hosts that serves where one host is too small; only for parts with a network."""
+    accelerator, chosen = inputs.offer.accelerator, inputs.scenario.layout
+    layers = inputs.spec.decoder.n_layers if inputs.spec.decoder is not None else 1
+    widest = max((layout.tp for layout in _layouts(inputs)), default=1)
+    alone = accelerator.node_size == 1 or chosen.pp > 1 or inputs.scenario.engine in ONE_HOST
+    if inputs.scenario.tp or alone or inputs.scenario.fidelity == Fidelity.TEXTBOOK:
+        return None
+    for stages in (2, 4, 8):
+        if widest * stages > LARGEST_REPLICA or stages > layers:
+            break
+        candidate = answer_for(inputs, replace(chosen, tp=widest, pp=stages, nodes=stages))
+        if candidate.verdict.fits:
+            return candidate
+    return None
+
+
+LARGEST_REPLICA = 64  # GPUs of one replica that a search looks at
+ONE_HOST = (Engine.LLAMA_CPP, Engine.OLLAMA)  # they split a model over the cards of one host
 
 
 def _layouts(inputs: Inputs) -> tuple[Layout, ...]:

@@ -159,6 +159,8 @@ def plan_json(result: Answer) -> Json:
         "quantization": scenario.quantization,
         "kv_dtype": scenario.kv_dtype,
         "engine": scenario.engine,
+        "max_batched_tokens": scenario.max_batched_tokens,
+        "draft_tokens": scenario.draft_tokens,
         "fidelity": scenario.fidelity,
         "verdict": result.verdict.as_json(),
         "usd_per_hour": result.cost.usd_per_hour,
@@ -176,6 +178,7 @@ def plan_json(result: Answer) -> Json:
     if result.sequences and result.decode and result.prefill and result.fleet:
         row |= {
             "replicas": result.fleet.replicas,
+            "prefill_replicas": result.fleet.prefill_replicas,
             "batch": result.decode.batch,
             "sequences": {
                 "paged": result.sequences.paged,

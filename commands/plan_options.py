@@ -38,6 +38,9 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     search.add_argument(
         "--drafts", nargs="+", type=whole, metavar="K", help="speculative draft lengths to try, 0: none"
     )
+    search.add_argument(
+        "--pools", action="store_true", help="also try prefill and decode on replicas of their own"
+    )
     search.add_argument("--acceptance", type=not_negative, default=0.7, help="chance that a draft is kept")
     search.add_argument("--largest-replica", type=tokens, default=64, metavar="N", help="GPUs of one replica")
     search.add_argument(
@@ -137,6 +140,7 @@ def question_about(arguments: argparse.Namespace, found: Inputs, named: list[str
         kv_formats=_chosen(arguments.kv_formats, EVERY_KV_FORMAT, base.kv_formats),
         token_budgets=(None, *arguments.token_budgets) if arguments.token_budgets else base.token_budgets,
         draft_tokens=tuple(arguments.drafts) if arguments.drafts else base.draft_tokens,
+        pools=arguments.pools,
         largest_replica=arguments.largest_replica,
         objective=Objective(arguments.objective),
         limits=Limits(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer
+from calc.answer import Answer, headline
 from calc.plan.ranking import Ranking
 from calc.proof import Proof, headline_of, prove
 from calc.scenario import Scenario
@@ -14,13 +14,20 @@ from pages._inputs import TTL, answer_for, ranking_for
 from pages._ui import Metric, guarded, plain_text, show_metrics
 
 SHOWN = 8
+REASONS = {
+    "weight memory": "whose weights do not fit",
+    "kv memory": "whose cache does not fit one sequence",
+    "ttft": "miss the TTFT target alone",
+    "tpot": "miss the TPOT target alone",
+    "end to end": "miss the end-to-end target alone",
+}
 ASKED = "_proof_asked_for"  # the scenario whose proof was asked for in this session
 
 
 def draw_plans(result: Answer) -> None:
     """Other accelerators, ranked; worked out when the row is opened, so that the answer itself comes at once."""
     row = st.expander(
-        "**7** Other accelerators: the same question on the whole catalogue",
+        "**7** What to buy: every accelerator and layout searched for this question",
         key="step-plans",
         on_change="rerun",
     )
@@ -34,6 +41,11 @@ def _draw_ranking(ranking: Ranking) -> None:
     priced = [plan for plan in ranking.plans if plan.cost.usd_per_hour is not None]
     unpriced = [plan for plan in ranking.plans if plan.cost.usd_per_hour is None]
     st.markdown(f"**{_cheapest(priced)}**")
+    if ranking.candidates > ranking.answered:
+        st.caption(
+            f"{ranking.candidates:,} candidates (accelerator, layout, sequences) screened by bounds that no plan can beat; "
+            f"the full model was asked about the {ranking.answered:,} that could still be the best."
+        )
     if priced:
         st.table([_row(plan) for plan in priced[:SHOWN]], border="horizontal", hide_index=True)
         st.caption("Ranked by list price per hour; each price is the cheapest dated on-demand one.")
@@ -66,9 +78,11 @@ def _draw_left_out(ranking: Ranking, unpriced: list[Answer]) -> None:
         names = ", ".join(f"{plan.gpus} x {plan.inputs.offer.accelerator.name}" for plan in unpriced[:SHOWN])
         more = f" and {len(unpriced) - SHOWN} more" if len(unpriced) > SHOWN else ""
         st.markdown(f"Would serve, no price known: {names}{more}.")
+    if ranking.failed and not ranking.plans:
+        st.markdown("Nearest: " + " ".join(plain_text(headline(answer)) for answer in ranking.failed))
     if ranking.rejected:
-        reasons = "; ".join(f"{count} by {why}" for why, count in ranking.rejected)
-        st.markdown(f"Left out: {reasons}.")
+        reasons = "; ".join(f"{count:,} {REASONS.get(why, why)}" for why, count in ranking.rejected)
+        st.markdown(f"Why not the others, by configuration: {reasons}.")
 
 
 def draw_proof(result: Answer) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calc import textbook
+from calc.answer import ONE_HOST
 from calc.engine import Engine
 from calc.errors import MissingSpec
 from calc.expected import MOST_SEQUENCES, tokens_of_pass, tuned
@@ -27,7 +28,7 @@ from calc.layout import Layout
 from calc.memory.kv import sequence_bytes
 from calc.operators import Operators, compile_operators
 from calc.plan.pace import Pace, pace_of
-from calc.plan.space import ONE_HOST, Objective, Question, layouts_of, placed
+from calc.plan.space import Objective, Question, layouts_of, placed
 from calc.plan.stacked import Stacked, stacks_of
 from calc.quantization import stored_bytes, weight_bytes
 from calc.result import Offer

@@ -65,7 +65,7 @@ def search(question: Question, *, top: int = 5) -> Ranking:
     kinds = _by_accelerator(screened)
     objective = screened.bounds.objective
     ranked = sorted((rows for rows in kinds if objective[rows[0]] < inf), key=lambda rows: objective[rows[0]])
-    plans = _best_of_each(asked, ranked, top=top)
+    plans = [_with_pools(asked, plan) for plan in _best_of_each(asked, ranked, top=top)]
     plans += _unranked(asked, [rows for rows in kinds if objective[rows[0]] == inf])
     return Ranking(
         plans=tuple(sorted(plans, key=lambda plan: rank_key(question.objective, plan))),
@@ -228,6 +228,18 @@ def _unranked(asked: _Asked, kinds: list[list[int]]) -> list[Answer]:
         if first is not None:
             found.append(first)
     return found
+
+
+def _with_pools(asked: _Asked, plan: Answer) -> Answer:
+    """The plan, or the same configuration with pools of its own for prompts where that is better."""
+    question, scenario = asked.question, plan.inputs.scenario
+    if not question.pools or scenario.workload.rate_per_s is None:
+        return plan
+    asked.count += 1
+    apart = replace(plan.inputs, scenario=replace(scenario, disaggregated=True))
+    other = within(answer_for(apart, plan.layout), question)
+    better = other.verdict.fits and rank_key(question.objective, other) < rank_key(question.objective, plan)
+    return other if better else plan
 
 
 LATE = (Wall.BUDGET, Wall.POWER, Wall.AVAILABILITY, Wall.TPOT, Wall.TTFT, Wall.E2E)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calc.accelerator import Accelerator
+from calc.answer import LARGEST_REPLICA, ONE_HOST
 from calc.engine import Engine
 from calc.errors import InputError
 from calc.layout import Layout
@@ -22,13 +23,11 @@ from calc.result import Inputs, Offer
 
 Array = NDArray[np.float64]
 
-LARGEST_REPLICA: Final = 64
 POWERS: Final = (1, 2, 4, 8, 16, 32, 64)
 AS_STORED: Final = ("auto",)
 # What a search may store weights and caches in when every format is allowed: one of each family that quantisers write.
 EVERY_WEIGHT_FORMAT: Final = ("auto", "fp8", "int8", "int4-g128", "mxfp4", "nvfp4", "q8_0", "q4_k_m")
 EVERY_KV_FORMAT: Final = ("auto", "fp8", "int8", "q8_0")
-ONE_HOST: Final = (Engine.LLAMA_CPP, Engine.OLLAMA)  # they split a model over the cards of one host
 
 
 class Objective(StrEnum):
@@ -94,6 +93,7 @@ class Question:
 
     `weight_formats`, `kv_formats`: scenario values to try ("auto": as stored, 16 bit). `layouts` given: only those.
     `token_budgets` of a step (None: the engine's own) and `draft_tokens` are tried in the same way.
+    `pools`: prefill and decode on replicas of their own are tried for each accelerator's best configuration.
     """
 
     inputs: Inputs
@@ -102,6 +102,7 @@ class Question:
     kv_formats: tuple[str, ...] = AS_STORED
     token_budgets: tuple[int | None, ...] = (None,)
     draft_tokens: tuple[int, ...] = (0,)
+    pools: bool = False
     layouts: tuple[Layout, ...] | None = None
     largest_replica: int = LARGEST_REPLICA
     limits: Limits = field(default_factory=Limits)
