@@ -302,11 +302,15 @@ def _bounds(question: Question, group: Group, operators: Operators, stacked: Sta
     gpus = bought * layout.gpus_per_replica
     beyond, excess = limits_missed(question, stacked.offers, gpus)
     free = walls == NO_WALL
+    used = busy * layout.gpus_per_replica
+    asked = (scenario.workload.concurrency or 0) * scenario.workload.peak_factor
+    if asked:  # users who wait are served faster, not more of them: GPU-seconds of a request
+        used = gpus * pace.e2e_s[0] / asked
     return Bounds(
         replicas=bought,
         gpus=gpus,
         busy=busy,
-        objective=objectives_of(question.objective, stacked.offers, gpus, busy * layout.gpus_per_replica),
+        objective=objectives_of(question.objective, stacked.offers, gpus, used),
         wall=np.where(free, beyond, walls),
         short_by=np.where(free, excess, missed),
     )

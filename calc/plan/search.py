@@ -86,6 +86,8 @@ def rank_key(objective: Objective, plan: Answer) -> tuple[float, int, float, str
 def _reached(objective: Objective, plan: Answer) -> float:
     fleet = plan.fleet
     busy = fleet.utilization * fleet.replicas * plan.layout.gpus_per_replica if fleet else inf
+    if fleet and plan.inputs.scenario.workload.rate_per_s is None:
+        busy = plan.gpus / fleet.rate_per_s  # users who wait: GPU-seconds of a request
     reached = objectives_of(objective, (plan.inputs.offer,), np.array([float(plan.gpus)]), np.array([busy]))
     return float(reached[0])
 

@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 POWERS: Final = (1, 2, 4, 8, 16, 32, 64)
 AS_STORED: Final = ("auto",)
 # What a search may store weights and caches in when every format is allowed: one of each family that quantisers write.
-EVERY_WEIGHT_FORMAT: Final = ("auto", "fp8", "int8", "int4-g128", "mxfp4", "nvfp4", "q8_0", "q4_k_m")
+EVERY_WEIGHT_FORMAT: Final = ("auto", "fp8", "int8", "int4-g128", "nvfp4", "q8_0", "q4_k_m")
 EVERY_KV_FORMAT: Final = ("auto", "fp8", "int8", "q8_0")
 
 

@@ -24,4 +24,4 @@ def test_other_accelerators_are_ranked_with_dated_prices():
     app.run()
     assert not app.exception
     assert any("Cheapest: " in text.value for text in app.markdown)
-    assert any("Left out" in text.value for text in app.markdown)
+    assert any("Why not the others" in text.value for text in app.markdown)
