@@ -15,7 +15,9 @@ from calc.replica_model import replica_model
 from calc.scenario import Fidelity, Traffic
 from calc.step import ServingPoint
 from calc.substitution import symbols_of
-from calc.worked import Worked, WorkedPass, worked_ledger, worked_sequences, worked_serving
+from calc.worked import Worked, WorkedPass
+from calc.worked_memory import worked_ledger, worked_sequences
+from calc.worked_serving import worked_serving
 
 
 def worked_step(result: Answer, step: str) -> tuple[Worked, ...]:

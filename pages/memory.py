@@ -13,7 +13,7 @@ from calc.expected import engine_settings, length_limit, memory_of
 from calc.memory.engines import Ledger
 from calc.memory.launch_flags import launch_flags
 from calc.memory.waterfall import waterfall
-from calc.worked import worked_ledger
+from calc.worked_memory import worked_ledger
 from pages._inputs import current_answer
 from pages._memory_figure import (
     waterfall_figure,

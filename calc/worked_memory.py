@@ -1,0 +1,90 @@
+"""An engine's memory ledger as worked formulas, from the card to the token count of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from calc.memory.engines import Ledger, LineKind
+from calc.worked import Worked
+
+
+def worked_ledger(found: Ledger) -> tuple[Worked, ...]:
+    """The tightest GPU of an engine's ledger: its lines, the pool that is left, its blocks, sequences and tokens."""
+    rank, kv = found.tightest, found.kv
+    total, budget = float(rank.total.best), float(rank.budget.best)
+    counted = [line for line in rank.lines if line.counted]
+
+    def of(*kinds: LineKind) -> float:
+        return float(sum(line.bytes.best for line in counted if line.kind in kinds))
+
+    named = (LineKind.WEIGHTS, LineKind.ACTIVATION, LineKind.NON_TORCH, LineKind.GRAPHS)
+    pool = (
+        ()
+        if rank.pool_share is None
+        else (
+            Worked(
+                formula="kv_pool_bytes",
+                inputs={
+                    "pool_share": rank.pool_share,
+                    "budget_bytes": budget,
+                    "rank_weight_bytes": of(LineKind.WEIGHTS),
+                    "activation_peak": of(LineKind.ACTIVATION),
+                    "non_torch_bytes": of(LineKind.NON_TORCH),
+                    "counted_graph_bytes": of(LineKind.GRAPHS),
+                    "other_bytes": of(*(kind for kind in LineKind if kind not in named)),
+                },
+                result=float(rank.kv.best),
+            ),
+        )
+    )
+    lines = [
+        Worked(
+            formula=line.formula,
+            inputs=dict(line.inputs),
+            result=float(line.bytes.best),
+            about=f"{line.kind}: {line.note}",
+        )
+        for line in rank.lines
+        if line.formula
+    ]
+    share = Worked(
+        formula="engine_budget_bytes",
+        inputs={"memory_share": budget / total, "total_bytes": total},
+        result=budget,
+    )
+    in_blocks = rank.pool_share is not None and kv.num_blocks and kv.block_bytes and kv.window_tokens is None
+    return (*lines, share, *pool, *(_worked_blocks(found) if in_blocks else ()))
+
+
+def _worked_blocks(found: Ledger) -> Iterator[Worked]:
+    """From the pool to the log's token count, for pools of equal blocks."""
+    kv = found.kv
+    yield Worked(
+        formula="pool_blocks",
+        inputs={"pool_bytes": kv.available_bytes, "block_bytes": kv.block_bytes},
+        result=kv.num_blocks,
+    )
+    yield from worked_sequences(found)
+    yield Worked(
+        formula="pool_tokens",
+        inputs={
+            "sequences_in_pool": kv.max_concurrency,
+            "longest_tokens_limit": kv.max_model_len,
+        },
+        result=kv.tokens,
+    )
+
+
+def worked_sequences(found: Ledger) -> Iterator[Worked]:
+    """Sequences of the ledger's longest length that its pool holds; an engine that counts tokens has blocks of its page."""
+    kv = found.kv
+    if found.tightest.pool_share is None or not kv.num_blocks:
+        return
+    blocks, each = float(kv.num_blocks), float(kv.blocks_per_sequence)
+    if not each:
+        blocks, each = kv.tokens / kv.block_size, kv.max_model_len / kv.block_size
+    yield Worked(
+        formula="pool_sequences",
+        inputs={"blocks": blocks, "blocks_per_sequence": each},
+        result=kv.max_concurrency,
+    )
