@@ -27,7 +27,12 @@ from pages._registry import PAGES
 IMAGES = ROOT / "docs/images"
 README_SIZE = (1280, 860)
 MODES = {"light": (1280, 1000), "dark": (1280, 1000), "phone": (390, 1500)}
-TALL = {"roofline": 1500, "quantisation": 1400, "batch-size": 1250, "fleet": 1250}  # pages whose point is further down
+TALL = {
+    "roofline": 1500,
+    "quantisation": 1400,
+    "batch-size": 1250,
+    "fleet": 1250,
+}  # pages whose point is further down
 QUALITY = 62  # of WebP: text stays sharp, a page takes some 40 kB
 START_S = 90
 DRAWN_MS = 240_000  # a first simulation compiles its loops
