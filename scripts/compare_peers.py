@@ -1,0 +1,399 @@
+"""Side by side with other planners: the same questions, their answers, ours, the measured truth; writes docs/compare.md.
+
+Each tool runs with its own interpreter in a virtual environment of its own, PEERS/venv-NAME, made by hand:
+    python -m venv PEERS/venv-kvfit && PEERS/venv-kvfit/bin/pip install kvfit==0.3.0
+    (the same for aiconfigurator==0.12.0, servcalc==0.1.0, ridgepoint==0.1.2, genz-llm==0.0.16, llm-analysis==0.2.2, hf-mem==0.5.6)
+Nothing is fetched while it runs. What is not installed, or cannot answer, is listed as such.
+
+Usage: python scripts/compare_peers.py --peers PEERS --reference REFERENCE [--points 12]
+"""
+
+import argparse
+import csv
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from calc.architectures import parse
+from calc.errors import InputError
+from calc.memory.kv import sequence_bytes
+from calc.model import Mixer
+from presets import accuracy, measurements
+
+TARGET = ROOT / "docs/compare.md"
+TOKENS = 32_768
+LIMIT_S = 90
+VERSIONS = {
+    "aiconfigurator": "0.12.0",
+    "kvfit": "0.3.0",
+    "ridgepoint": "0.1.2",
+    "servcalc": "0.1.0",
+    "hf-mem": "0.5.6",
+    "genz-llm": "0.0.16",
+    "llm-analysis": "0.2.2",
+}
+# (model, accelerator, engine) of the points: what the tools know by name, dense and of experts.
+GROUPS = (
+    ("meta-llama/Meta-Llama-3.1-8B", "h100-sxm5-80gb", "tensorrt-llm"),
+    ("Qwen/Qwen3-32B", "h100-sxm5-80gb", "vllm"),
+    ("meta-llama/Meta-Llama-3.1-70B", "h200-sxm-141gb", "tensorrt-llm"),
+)
+CONFIGS = {
+    "meta-llama/Meta-Llama-3.1-8B": "meta-llama__Meta-Llama-3.1-8B.json",
+    "Qwen/Qwen3-32B": "Qwen__Qwen3-32B.json",
+    "meta-llama/Meta-Llama-3.1-70B": "meta-llama__Llama-3.3-70B-Instruct.json",
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one tool answered: TPOT in seconds, or why not; and its wall time."""
+
+    tpot_s: float | None
+    wall_s: float
+    why: str = ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peers", type=Path, required=True)
+    parser.add_argument("--reference", type=Path, required=True)
+    parser.add_argument("--points", type=int, default=6)
+    arguments = parser.parse_args()
+    points = chosen_points(arguments.points)
+    tools = {
+        "aiconfigurator": ask_aiconfigurator,
+        "servcalc": ask_servcalc,
+        "genz-llm": ask_genz,
+        "llm-analysis": ask_llm_analysis,
+    }
+    table = {name: [ask(arguments, point) for point in points] for name, ask in tools.items()}
+    started = time.perf_counter()
+    predicted = {c.id: c.best for c in accuracy.comparisons()}
+    ours = [
+        Said(predicted[f"serving-{p.row}-tpot"], (time.perf_counter() - started) / len(predicted))
+        for p in points
+    ]
+    TARGET.write_text(document(points, ours, table, state_counts(arguments), memory_answers(arguments)))
+    print(TARGET)
+    return 0
+
+
+def chosen_points(wanted: int) -> list[measurements.ServingMeasurement]:
+    """Clean rows of the groups, evenly spread over each group's list, so that nobody picks them."""
+    rows = [m for m in measurements.serving() if m.use == "clean"]
+    points = []
+    for group in GROUPS:
+        alike = sorted(
+            (m for m in rows if (m.model, m.accelerator, m.engine) == group),
+            key=lambda m: (m.layout.tp, m.input_tokens, m.output_tokens, m.concurrency),
+        )
+        share = max(1, wanted // len(GROUPS))
+        points += [alike[int((i + 0.5) * len(alike) / share)] for i in range(share)]
+    return points
+
+
+def run(arguments, tool, words, read):
+    """Run a tool's own program or interpreter; `read` finds the answer in what it printed."""
+    home = arguments.peers / f"venv-{tool}" / "bin"
+    if not home.is_dir():
+        return Said(None, 0.0, "not installed")
+    started = time.perf_counter()
+    try:
+        done = subprocess.run(
+            [str(home / words[0]), *words[1:]], capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Said(None, LIMIT_S, f"no answer in {LIMIT_S} s")
+    wall = time.perf_counter() - started
+    try:
+        return Said(read(done.stdout), wall)
+    except (ValueError, KeyError, IndexError, AttributeError, TypeError):
+        last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        return Said(None, wall, last[:140])
+
+
+def ask_aiconfigurator(arguments, point):
+    system = {"h100-sxm5-80gb": "h100_sxm", "h200-sxm-141gb": "h200_sxm"}[point.accelerator]
+    backend = {"tensorrt-llm": "trtllm"}.get(point.engine, point.engine)
+    words = [
+        "aiconfigurator",
+        "cli",
+        "estimate",
+        "--model-path",
+        point.model,
+        "--system",
+        system,
+        "--backend",
+        backend,
+    ]
+    words += ["--isl", f"{point.input_tokens:.0f}", "--osl", f"{point.output_tokens:.0f}"]
+    words += ["--batch-size", f"{point.concurrency:.0f}", "--tp-size", str(point.layout.tp)]
+    if point.quantization == "fp8":
+        words += ["--gemm-quant-mode", "fp8"]
+    return run(
+        arguments,
+        "aiconfigurator",
+        words,
+        lambda text: float(re.search(r"TPOT:\s+([\d.]+) ms", text)[1]) / 1e3,
+    )
+
+
+def ask_servcalc(arguments, point):
+    if point.layout.gpus_per_replica > 1:
+        return Said(None, 0.0, "plans one GPU")
+    gpu = {"h100-sxm5-80gb": "H100 80GB", "h200-sxm-141gb": "H200"}[point.accelerator]
+    config = str(arguments.reference / "configs" / CONFIGS[point.model])
+    words = ["servcalc", "estimate", config, "--gpu", gpu, "--engine", "vllm", "--json"]
+    words += ["--prompt", f"{point.input_tokens:.0f}", "--gen", f"{point.output_tokens:.0f}"]
+    words += ["--concurrency", f"{point.concurrency:.0f}"]
+    if point.quantization:
+        words += ["--quant", point.quantization]
+    return run(
+        arguments, "servcalc", words, lambda text: json.loads(text)["points"][0]["itl_ms"]["mid"] / 1e3
+    )
+
+
+def ask_genz(arguments, point):
+    names = {
+        "meta-llama/Meta-Llama-3.1-8B": "meta-llama/Llama-3.1-8B",
+        "meta-llama/Meta-Llama-3.1-70B": "llama_70b",
+    }
+    system = {"h100-sxm5-80gb": "H100_GPU", "h200-sxm-141gb": None}[point.accelerator]
+    if point.model not in names or system is None:
+        return Said(None, 0.0, "knows neither this model nor this card by name")
+    code = (
+        "import io,contextlib\nfrom GenZ import decode_moddeling\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        f"    r=decode_moddeling(model={names[point.model]!r},batch_size={point.concurrency:.0f},"
+        f"input_tokens={point.input_tokens:.0f},output_tokens={point.output_tokens / 2:.0f},Bb=1,"
+        f"system_name={system!r},bits={'fp8' if point.quantization == 'fp8' else 'bf16'!r},"
+        f"tensor_parallel={point.layout.tp})\nprint('TPOT',float(r['Latency']))"
+    )
+    return run(arguments, "genz-llm", ["python", "-c", code], lambda text: float(text.split("TPOT")[1]) / 1e3)
+
+
+def ask_llm_analysis(arguments, point):
+    if point.accelerator != "h100-sxm5-80gb":
+        return Said(None, 0.0, "has no such card")
+    config = json.loads((arguments.reference / "configs" / CONFIGS[point.model]).read_text())
+    shape = {
+        "name": "asked",
+        "num_layers": config["num_hidden_layers"],
+        "n_head": config["num_attention_heads"],
+        "hidden_dim": config["hidden_size"],
+        "vocab_size": config["vocab_size"],
+        "max_seq_len": config["max_position_embeddings"],
+        "num_key_value_heads": config["num_key_value_heads"],
+        "ffn_embed_dim": config["intermediate_size"],
+        "model_type": "llama",
+        "mlp_gated_linear_units": True,
+    }
+    bits = "w8a8e16" if point.quantization == "fp8" else "w16a16e16"
+    code = (
+        "import json,tempfile,io,contextlib\nfrom llm_analysis.analysis import infer\n"
+        f"p=tempfile.NamedTemporaryFile('w',suffix='.json',delete=False);json.dump({shape!r},p);p.close()\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        f"    r=infer(model_name=p.name,gpu_name='h100-sxm-80gb',dtype_name={bits!r},log_level='ERROR',"
+        f"batch_size_per_gpu={point.concurrency:.0f},tp_size={point.layout.tp},seq_len={point.input_tokens:.0f},"
+        f"num_tokens_to_generate={point.output_tokens:.0f},flops_efficiency=0.7,hbm_memory_efficiency=0.8)\n"
+        f"print('TPOT', r['decode_latency'] / {max(1.0, point.output_tokens):.0f})"
+    )
+    return run(arguments, "llm-analysis", ["python", "-c", code], lambda text: float(text.split("TPOT")[1]))
+
+
+def state_counts(arguments):
+    """Bytes of a 32,768-token sequence on every config with a counted truth: right, wrong, refused; ours and kvfit's."""
+    with (arguments.reference / "kv_truth.csv").open(newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["kv_bytes_per_token_bf16"]]
+    code = (
+        "import json,sys\nfrom kvfit.architectures import estimate_cache\nout={}\n"
+        "for f in json.load(sys.stdin):\n"
+        "    try: out[f]=estimate_cache(json.load(open(f)),context_tokens=32768).total_bytes\n"
+        "    except Exception as e: out[f]=None\nprint(json.dumps(out))"
+    )
+    files = [str(arguments.reference / "configs" / row["file"]) for row in rows]
+    theirs, wall = {}, 0.0
+    python = arguments.peers / "venv-kvfit/bin/python"
+    if python.exists():
+        started = time.perf_counter()
+        done = subprocess.run(
+            [python, "-c", code],
+            input=json.dumps(files),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        theirs, wall = json.loads(done.stdout or "{}"), time.perf_counter() - started
+    counts = {"ours": [0, 0, 0], "kvfit": [0, 0, 0]}
+    started = time.perf_counter()
+    for row, file in zip(rows, files, strict=True):
+        true = truths(row)
+        try:
+            mine = [
+                sequence_bytes(
+                    spec := parse(json.loads(Path(file).read_text()), model_id=row["model_id"]), TOKENS
+                )
+            ]
+            wide = any(
+                isinstance(s, Mixer) and s.recurrent_format == "fp32"
+                for r in (spec.decoder.runs if spec.decoder else ())
+                for s in r.block.sublayers
+            )
+            mine = [mine[0]] if mine[0] == true[wide] else [-1]
+        except InputError:
+            mine = [None]
+        for name, answer in (("ours", mine[0]), ("kvfit", theirs.get(file))):
+            counts[name][2 if answer is None else 0 if answer in true else 1] += 1
+    return len(rows), counts, wall, time.perf_counter() - started
+
+
+def truths(row):
+    """The counted bytes, with recurrent state in 16 and in 32 bits."""
+    window = min(TOKENS, int(row["window_size"] or 0)) * int(row["kv_bytes_per_token_window_part"])
+    growing = (
+        int(row["kv_bytes_per_token_bf16"]) + int(row["indexer_bytes_per_token_bf16"])
+    ) * TOKENS + window
+    conv, recurrent = int(row["state_conv_elems"]), int(row["state_recurrent_elems"])
+    return growing + 2 * conv + 2 * recurrent, growing + 2 * conv + 4 * recurrent
+
+
+def memory_answers(arguments):
+    """KV pool of Llama 3 70B in 16 bit on four H100 at 0.9: ridgepoint's own home case, and our ledger."""
+    from calc.engine import Engine
+    from calc.layout import Layout
+    from calc.memory.engines import EngineSettings, ledger
+    from presets import accelerators, models
+
+    words = [
+        "ridgepoint",
+        "fit",
+        "llama-3-70b",
+        "--gpu",
+        "h100-80gb:4",
+        "--engine",
+        "vllm",
+        "--ctx",
+        "8192",
+        "--json",
+    ]
+    said = run(
+        arguments, "ridgepoint", words, lambda text: json.loads(text)["memory"]["kv_pool_bytes"]["best"]
+    )
+    started = time.perf_counter()
+    found = ledger(
+        models.load("meta-llama/Meta-Llama-3-70B"),
+        accelerators.load("h100-sxm5-80gb"),
+        Layout(tp=4),
+        EngineSettings(engine=Engine.VLLM, memory_utilization=0.9, max_model_len=8192),
+        nearest=False,
+    )
+    return said, found.kv.available_bytes * 4, time.perf_counter() - started
+
+
+def error(said, point):
+    return None if said.tpot_s is None else said.tpot_s / point.tpot_s - 1.0
+
+
+def document(points, ours, table, states, memory):
+    names = ["Ridgebeam", *table]
+    answers = {"Ridgebeam": ours, **table}
+    lines = [
+        "# Beside other planners",
+        "",
+        "Written by `scripts/compare_peers.py`, which runs every tool in one go on one machine without a network, each in an",
+        "environment of its own. Versions: " + ", ".join(f"{n} {v}" for n, v in VERSIONS.items()) + ".",
+        "",
+        "## Time per output token",
+        "",
+        "Public serving points (aiconfigurator's own published sample, Apache-2.0), spread evenly over the clean rows of three",
+        "groups. Ridgebeam's constants were fitted to a set that holds these rows; with the whole group held out its median",
+        f"error on such rows is {held_out_words()} (docs/accuracy.md). aiconfigurator answers from operator times that were",
+        "measured on these cards. The others use data sheets and efficiencies of their own.",
+        "",
+        "| model, card, engine | in/out, users | measured | " + " | ".join(names) + " |",
+        "|---|---|---|" + "---|" * len(names),
+    ]
+    for index, point in enumerate(points):
+        cells = [cell(answers[name][index], point) for name in names]
+        what = f"{point.model}{' fp8' if point.quantization == 'fp8' else ''}, {point.layout.gpus_per_replica} x {point.accelerator}, {point.engine}"
+        lines.append(
+            f"| {what} | {point.input_tokens:g}/{point.output_tokens:g}, {point.concurrency:g} | "
+            f"{point.tpot_s * 1e3:.1f} ms | " + " | ".join(cells) + " |"
+        )
+    lines += [
+        "",
+        "| tool | points answered | median error | largest error | wall time of one answer |",
+        "|---|---|---|---|---|",
+    ]
+    for name in names:
+        errors = [
+            abs(e) for said, p in zip(answers[name], points, strict=True) if (e := error(said, p)) is not None
+        ]
+        walls = [said.wall_s for said in answers[name] if said.tpot_s is not None]
+        wall = f"{statistics.median(walls):.2g} s" if walls else "none"
+        middle = f"{statistics.median(errors):.1%}" if errors else "none"
+        worst = f"{max(errors):.1%}" if errors else "none"
+        lines.append(f"| {name} | {len(errors)} of {len(points)} | {middle} | {worst} | {wall} |")
+    reasons = sorted(
+        {f"{name}: {said.why}" for name, given in table.items() for said in given if said.tpot_s is None}
+    )
+    lines += ["", "Not answered: " + ("; ".join(reasons) if reasons else "nothing") + ".", ""]
+    lines += [
+        "Wall times of the others include the start of their program; ours is the share of one run over all points.",
+        "",
+    ]
+    total, counts, theirs_s, ours_s = states
+    lines += [
+        "## Bytes of one sequence of 32,768 tokens",
+        "",
+        f"All {total} configs whose cache was counted from the model's own code (growing part, windows, recurrent state).",
+        "",
+        "| tool | exact | wrong | refused | wall time for all |",
+        "|---|---|---|---|---|",
+        f"| Ridgebeam | {counts['ours'][0]} | {counts['ours'][1]} | {counts['ours'][2]} | {ours_s:.2g} s |",
+        f"| kvfit | {counts['kvfit'][0]} | {counts['kvfit'][1]} | {counts['kvfit'][2]} | {theirs_s:.2g} s |",
+        "",
+        "hf-mem reads weights and configs from the hub only and could not be asked without a network.",
+        "",
+        "## KV pool of an engine",
+        "",
+        "Llama 3 70B in 16 bit on four H100 under vLLM at 0.9, 8,192 tokens.",
+        "",
+    ]
+    said, pool, wall = memory
+    theirs = f"{said.tpot_s / 2**30:.1f} GiB" if said.tpot_s is not None else f"no answer: {said.why}"
+    lines += [
+        f"- ridgepoint: {theirs} ({said.wall_s:.2g} s)",
+        f"- Ridgebeam: {pool / 2**30:.1f} GiB ({wall:.2g} s)",
+        "",
+        "No public log of exactly this start is known here, so neither is called right; how our ledger fares against 150 logs",
+        "is in docs/accuracy.md. ridgepoint reads other models from the hub only, which needs a network.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def cell(said, point):
+    if said.tpot_s is None:
+        return "none"
+    return f"{said.tpot_s * 1e3:.1f} ms ({error(said, point):+.0%})"
+
+
+def held_out_words():
+    """The median errors of the groups with their own rows held out, as the fit wrote them."""
+    each = accuracy.held_out()["group held out, each"]
+    return ", ".join(f"{each['|'.join(group)]['median']:.1%}" for group in GROUPS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
