@@ -87,9 +87,15 @@ def finding(lines: Sequence[WholePathLine]) -> str:
             f"Continuous batching gives {fmt.factor(continuous.measured / static.measured)} the tokens per second of static "
             "batches when answers differ in length."
         )
-    ratios = sorted(line.ratio for line in lines if line.ratio and line.table in {"cache", "levels", "mixed"})
-    if ratios:
-        parts.append(f"Measured over predicted: {ratios[0]:.2f} to {ratios[-1]:.2f}.")
+    slower = sorted(
+        line.ratio if line.unit == "s" else 1.0 / line.ratio
+        for line in lines
+        if line.ratio and line.table in {"cache", "levels", "mixed"}
+    )
+    if slower:
+        parts.append(
+            f"Measured takes {fmt.factor(slower[0])} to {fmt.factor(slower[-1])} the time that the device's rates alone predict."
+        )
     return " ".join(parts) or "The run ended before a line of these tables was complete."
 
 
@@ -108,7 +114,10 @@ def _draw_tables(run: Run, lines: Sequence[WholePathLine]) -> None:
         if not own:
             continue
         st.markdown(f"**{title}**")
-        st.dataframe([_row(line) for line in own], hide_index=True, key=f"whole-path-{table}")
+        rows = [_row(line) for line in own]
+        if not any(line.note for line in own):
+            rows = [{name: value for name, value in row.items() if name != "note"} for row in rows]
+        st.dataframe(rows, hide_index=True, key=f"whole-path-{table}")
         st.caption(NOTES[table])
     show_data(
         [_plain(line) for line in lines], key="whole-path-data", name=f"ridgebeam-whole-path-{run['id']}"

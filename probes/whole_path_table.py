@@ -91,6 +91,7 @@ def _scheme_lines(
 ) -> list[WholePathLine]:
     note = f"logits move by {extra['logit_error']:.1%}, same best token {extra['same_argmax']:.0%}"
     context = float(extra["prompt"])
+    shown = "unquantised" if scheme == "none" else scheme
     rows = [
         ("weights", float(extra["weight_bytes"]), predict.weight_bytes(scheme), "B", note),
         ("TTFT", float(extra["ttft_s"]), predict.prefill_s(context, scheme), "s", ""),
@@ -98,7 +99,7 @@ def _scheme_lines(
     ]
     return [
         WholePathLine(
-            table="weights", what=f"{scheme}: {what}", measured=got, predicted=expected, unit=unit, note=words
+            table="weights", what=f"{shown}: {what}", measured=got, predicted=expected, unit=unit, note=words
         )
         for what, got, expected, unit, words in rows
     ]

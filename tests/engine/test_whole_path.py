@@ -74,7 +74,7 @@ def test_every_case_measures_something(cases):
 
 def test_the_tables_stand_beside_predictions(run):
     lines = {(line.table, line.what): line for line in store.whole_path(run)}
-    for scheme in ("none", "int8", "int4-g128"):
+    for scheme in ("unquantised", "int8", "int4-g128"):
         weights = lines["weights", f"{scheme}: weights"]
         assert weights.measured == pytest.approx(weights.predicted, rel=0.01), scheme
     without, cached = lines["cache", "without a cache"], lines["cache", "with a cache"]
