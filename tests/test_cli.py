@@ -302,7 +302,7 @@ def test_a_request_longer_than_the_models_context_is_infeasible(run):
     ]
     code, record = run(*words)
     assert code == 3
-    assert record["rejected"] == [{"why": "context", "count": 1}]
+    assert "context" in {reason["why"] for reason in record["rejected"]}
     verdict = record["nearest"][0]["verdict"]
     assert (verdict["wall"], verdict["short_by"]) == ("context", 60_100 - 40_960)
     assert run(*words, "--max-model-len", "65536")[0] == 0
