@@ -5,7 +5,7 @@ Each tool runs with its own interpreter in a virtual environment of its own, PEE
     (the same for aiconfigurator==0.12.0, servcalc==0.1.0, ridgepoint==0.1.2, genz-llm==0.0.16, llm-analysis==0.2.2, hf-mem==0.5.6)
 Nothing is fetched while it runs. What is not installed, or cannot answer, is listed as such.
 
-Usage: python scripts/compare_peers.py --peers PEERS --reference REFERENCE [--points 12]
+Usage: python scripts/compare_peers.py --peers PEERS --reference REFERENCE [--points 6] [--out FILE]
 """
 
 import argparse
@@ -67,6 +67,7 @@ def main() -> int:
     parser.add_argument("--peers", type=Path, required=True)
     parser.add_argument("--reference", type=Path, required=True)
     parser.add_argument("--points", type=int, default=6)
+    parser.add_argument("--out", type=Path, default=TARGET)
     arguments = parser.parse_args()
     points = chosen_points(arguments.points)
     tools = {
@@ -82,8 +83,10 @@ def main() -> int:
         Said(predicted[f"serving-{p.row}-tpot"], (time.perf_counter() - started) / len(predicted))
         for p in points
     ]
-    TARGET.write_text(document(points, ours, table, state_counts(arguments), memory_answers(arguments)))
-    print(TARGET)
+    arguments.out.write_text(
+        document(points, ours, table, state_counts(arguments), memory_answers(arguments))
+    )
+    print(arguments.out)
     return 0
 
 
@@ -139,6 +142,8 @@ def ask_aiconfigurator(arguments, point):
     words += ["--batch-size", f"{point.concurrency:.0f}", "--tp-size", str(point.layout.tp)]
     if point.quantization == "fp8":
         words += ["--gemm-quant-mode", "fp8"]
+    if point.kv_dtype == "fp8":
+        words += ["--kvcache-quant-mode", "fp8"]
     return run(
         arguments,
         "aiconfigurator",
@@ -195,7 +200,6 @@ def ask_llm_analysis(arguments, point):
         "num_key_value_heads": config["num_key_value_heads"],
         "ffn_embed_dim": config["intermediate_size"],
         "model_type": "llama",
-        "mlp_gated_linear_units": True,
     }
     bits = "w8a8e16" if point.quantization == "fp8" else "w16a16e16"
     code = (
@@ -318,7 +322,9 @@ def document(points, ours, table, states, memory):
         "Public serving points (aiconfigurator's own published sample, Apache-2.0), spread evenly over the clean rows of three",
         "groups. Ridgebeam's constants were fitted to a set that holds these rows; with the whole group held out its median",
         f"error on such rows is {held_out_words()} (docs/accuracy.md). aiconfigurator answers from operator times that were",
-        "measured on these cards. The others use data sheets and efficiencies of their own.",
+        "measured on these cards; it was asked by `cli estimate` for one batch of that many users, with the point's own formats of",
+        "weights and cache and its newest database. The others use data sheets and efficiencies of their own. Answers of another",
+        "release of the engine than the measured one are not corrected.",
         "",
         "| model, card, engine | in/out, users | measured | " + " | ".join(names) + " |",
         "|---|---|---|" + "---|" * len(names),
