@@ -34,7 +34,7 @@ NOTES = {
 
 def draw_whole_path(runs: Sequence[Run]) -> None:
     """The newest run that holds the whole path; before one, what it would tell and the button."""
-    st.subheader("Whole path", anchor=False)
+    st.header("Whole path", anchor=False)
     run = next((one for one in runs if store.cases_of(one, WHOLE_PATH)), None)
     if run is None:
         st.markdown(

@@ -69,7 +69,7 @@ def _ask(row: FleetRow, kind: str) -> Answer:
 
 def _questions() -> tuple[Sequence[Mapping[str, object]], Budget, tuple[str, ...]]:
     """The table of deployments, the kinds of GPU, and what there is of them."""
-    st.subheader("Deployments", anchor=False)
+    st.header("Deployments", anchor=False)
     uploaded = st.file_uploader(
         f"A CSV table instead (columns: {', '.join(COLUMNS)})",
         type=["csv"],
@@ -118,7 +118,7 @@ def fleet_figure(found: Fleet) -> go.Figure:
         xaxis=linear(0, 1.12 * most, "GPUs"), hovermode="closest", barmode="overlay", bargap=0.4
     )
     made.update_yaxes(autorange="reversed", showgrid=False)
-    made.update_layout(showlegend=len(kinds) > 1, legend={"y": -0.35})
+    made.update_layout(showlegend=len(kinds) > 1, legend={"y": -0.5})
     for number, kind in enumerate(kinds):
         shown = [p for p in running if p.answer and p.answer.inputs.offer.accelerator.id == kind]
         made.add_bar(
