@@ -13,7 +13,7 @@ from pages._axes import COLOURS, Mark, figure, linear, vline
 from pages._inputs import TTL, answer_for
 from pages._ui import guarded, plain_text, show_chart
 
-ROW_HEIGHT = 34
+ROW_HEIGHT = 46
 MARGIN = 110  # pixels above and below the bars
 WIDEST = 4.0  # times the answer; a bar beyond is cut at the edge, and the table says how far it goes
 
@@ -60,7 +60,7 @@ def tornado_figure(found: Sensitivity) -> go.Figure:
     ends = [end.gpus_of_work for s in shown for end in (s.low, s.high) if end.fits]
     high = min(max([now, found.gpus_of_work.high, *ends]) * 1.08, WIDEST * now)
     made = figure(height=MARGIN + ROW_HEIGHT * max(3, len(shown)), legend=False, top=44)
-    made.update_layout(hovermode="closest", barmode="overlay", bargap=0.35)
+    made.update_layout(hovermode="closest", barmode="overlay", bargap=0.55)
     made.update_xaxes(**linear(0.0, high, "GPUs of work with headroom; the answer rounds up"))
     for name, side in (("low", COLOURS["prefill"]), ("high", COLOURS["decode"])):
         readings: list[Reading] = [getattr(s, name) for s in shown]
@@ -76,6 +76,18 @@ def tornado_figure(found: Sensitivity) -> go.Figure:
                 for s, r in zip(shown, readings, strict=True)
             ],
             hovertemplate="%{y}, %{customdata}<extra></extra>",
+        )
+    made.update_yaxes(showticklabels=False, showgrid=False)
+    for swing in shown:  # above its bar, so that a phone's width is left to the bars
+        made.add_annotation(
+            x=0,
+            xref="paper",
+            xanchor="left",
+            y=label_of(swing),
+            yshift=18,
+            text=label_of(swing).strip(),
+            showarrow=False,
+            font={"size": 12},
         )
     vline(made, Mark(at=now, text=f"now: {fmt.plural(found.now.gpus, 'GPU')}", colour="main", dash="dot"))
     return made
