@@ -82,7 +82,7 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
     engine = (text.rstrip(".") for text in ledger.assumptions)
     assumptions = (*_expected_assumptions(inputs), *engine, *inputs.warnings)
     blank = replace(_blank(inputs, layout, memory, ledger.verdict, assumptions), ledger=ledger)
-    too_long = _length_verdict(inputs)
+    too_long = length_verdict(inputs)
     if not too_long.fits:
         return replace(blank, verdict=too_long)
     if not ledger.verdict.fits:
@@ -248,7 +248,7 @@ def _memory_verdict(inputs: Inputs, memory: MemoryStep) -> Verdict:
     )
 
 
-def _length_verdict(inputs: Inputs) -> Verdict:
+def length_verdict(inputs: Inputs) -> Verdict:
     """Whether a request of mean length is one that the engine accepts; encoders count their input apart."""
     scenario, spec = inputs.scenario, inputs.spec
     limit = expected.length_limit(scenario, spec)

@@ -101,7 +101,9 @@ def _draw_proof_of(scenario: Scenario) -> None:
     (st.success if proof.holds else st.warning)(headline_of(proof))
     shown = proof.proven or proof.planned
     show_metrics(_metrics(proof, shown))
-    st.caption(f"{fmt.count(proof.requests)} requests; {'; '.join(proof.notes)}. State: {shown.state}.")
+    spare = "" if proof.headroom is None else f" Headroom over the asked rate: {fmt.percent(proof.headroom)}."
+    notes = "; ".join(proof.notes)
+    st.caption(f"{fmt.count(proof.requests)} requests; {notes}. State: {shown.state}.{spare}")
 
 
 @st.cache_resource(max_entries=16, ttl=TTL, show_spinner=False)

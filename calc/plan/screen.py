@@ -44,7 +44,6 @@ POINTS = 40
 SLACK = 1.01  # the fixed point of a serving point stops within 1%
 NOT_SERVED = "formats or engine not served on the accelerator"
 UNPUBLISHED = "a number that the question needs is not published"
-NOT_PLACED = "the layout does not go into the accelerator's hosts"
 # The largest share of the runtime's total that an engine gives to weights and cache (vLLM 0.92 by default since 0.19);
 # the other engines count from what is free, so that all of it is the bound.
 MOST_OF_MEMORY = {Engine.VLLM: 0.92}
@@ -211,7 +210,7 @@ def _groups(question: Question, never: Counter[str]) -> Iterator[Group]:
             for kv_dtype in question.kv_formats:
                 served = [o for o in timed if formats_support(formats, kv_dtype, engine, o.accelerator)]
                 never[NOT_SERVED] += len(timed) - len(served)
-                placements = _placements(question, chosen, served, never)
+                placements = _placements(question, chosen, served)
                 for (layout, those), budget, drafts in product(
                     placements.items(), question.token_budgets, question.draft_tokens
                 ):
@@ -241,16 +240,14 @@ def has_no_ledger(quantization: str, engine: str) -> bool:
 
 
 def _placements(
-    question: Question, layouts: tuple[Layout, ...], offers: list[Offer], never: Counter[str]
+    question: Question, layouts: tuple[Layout, ...], offers: list[Offer]
 ) -> dict[Layout, list[Offer]]:
     """Each layout, with the nodes that it takes, and the offers that take it so. A chosen layout goes anywhere."""
     found: dict[Layout, list[Offer]] = {}
     for layout in layouts:
         for offer in offers:
             there = layout if question.layouts else placed(layout, offer.accelerator)
-            if there is None:
-                never[NOT_PLACED] += 1
-            else:
+            if there is not None:
                 found.setdefault(there, []).append(offer)
     return found
 

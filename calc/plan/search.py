@@ -26,7 +26,7 @@ from calc.plan.screen import (
 )
 from calc.plan.space import Limits, Objective, Question
 from calc.result import Answer, Cost, Inputs
-from calc.sized import answer_for
+from calc.sized import answer_for, length_verdict
 from calc.verdict import Verdict, Wall
 
 __all__ = ["UNPUBLISHED", "Ranking", "rank_key", "search", "with_replicas", "within"]
@@ -60,6 +60,8 @@ def search(question: Question, *, top: int = 5) -> Ranking:
     """The `top` accelerators by the question's objective, each in its best configuration; see `Ranking`."""
     if top < 1:
         raise InputError("top", top, "at least one plan is shown")
+    if not length_verdict(question.inputs).fits:  # no accelerator and no format lengthens a model's context
+        return _too_long(question)
     screened = screen(question)
     asked = _Asked(question, screened)
     kinds = _by_accelerator(screened)
@@ -75,6 +77,23 @@ def search(question: Question, *, top: int = 5) -> Ranking:
         answered=asked.count,
         proven=asked.count < MOST_ANSWERS,
     )
+
+
+def _too_long(question: Question) -> Ranking:
+    """Every accelerator is refused by the model's context; one says so in full."""
+    offers = [offer for offers in question.offers.values() for offer in offers]
+    failed = []
+    for offer in offers:
+        scenario = replace(question.inputs.scenario, gpu=offer.accelerator.id)
+        asked = replace(question.inputs, offer=offer, scenario=scenario, catalogue=())
+        try:
+            failed.append(answer_for(asked, scenario.layout))
+        except (InputError, MissingSpec):
+            continue
+        if failed[-1].verdict.wall is Wall.CONTEXT:
+            break
+        failed.pop()
+    return Ranking(plans=(), failed=tuple(failed), rejected=((f"{Wall.CONTEXT}", len(offers)),))
 
 
 def rank_key(objective: Objective, plan: Answer) -> tuple[float, int, float, str]:
