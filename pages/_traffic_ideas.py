@@ -24,7 +24,7 @@ IDEA_KEYS = (
 
 def idea_controls(result: Answer) -> Features:
     """What the reader adds to the engine's own rules; nothing but the router by default."""
-    with st.expander("Serving ideas: pools, drafts, tiers, routing", icon=":material/account_tree:"):
+    with st.expander("Serving ideas: pools, drafts, tiers, routing"):
         one = st.columns(3, vertical_alignment="bottom")
         router = one[0].selectbox(
             "Router",

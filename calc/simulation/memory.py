@@ -142,6 +142,7 @@ def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, ski
         "seed": cluster.seed,
         "pad": family is EngineFamily.STATIC,
         "successors": requests.predecessor is not None,
+        "apart": requests.predecessor is None and not pool.hands_over,
         "ratio_first": min(1.0, SGLANG_FIRST_RATIO * rules.conservativeness),
         "batch_timeout_s": layout.NEVER if rules.batch_timeout_s is None else rules.batch_timeout_s,
     }

@@ -53,7 +53,9 @@ def admit(requests: Requests, replica: Replica, run: Run, chunks: int, budget: i
     settings = run.settings
     state = replica.state[0]
     size = int(settings["block_size"])
-    chunks, budget, attention = join_ready(requests, replica, run, chunks, budget)
+    attention = 0.0
+    if state["ready"] > 0:
+        chunks, budget, attention = join_ready(requests, replica, run, chunks, budget)
     while state["waiting"] > 0 and state["ready"] == 0:
         request = waiting_first(replica, settings)
         chunk, hits, new = admission(requests, replica, settings, request, budget, int(state["free"]))

@@ -168,8 +168,6 @@ def horizon(replicas: Replicas, runs: Runs, chosen: int, soonest_s: float) -> fl
         for k in range(settings["replicas"]):
             one = replicas.state[k]
             any_matters = any_matters or (one["wake"] >= NEVER and one["waiting"] > 0)
-    elif not any_matters:
-        return soonest_s
     for k in range(len(replicas.state)):
         if k != chosen and (any_matters or replicas.state[k]["pool"] == 0):
             soonest_s = min(soonest_s, float(replicas.state[k]["wake"]))
@@ -186,9 +184,11 @@ def flush_waiting(requests: Requests, replicas: Replicas, run: Run) -> int:
     return NONE
 
 
-def next_move(requests: Requests, replicas: Replicas, runs: Runs) -> tuple[int, float]:
-    """(replica that moves next, time at which something else may happen); (NONE, ...) when all is done."""
-    first_pool = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+def next_move(requests: Requests, replicas: Replicas, runs: Runs, first_pool: Run) -> tuple[int, float]:
+    """(replica that moves next, time at which something else may happen); (NONE, ...) when all is done.
+
+    `first_pool`: the `Run` of the pool that takes arrivals.
+    """
     while True:
         request, follows = next_arrival(requests, runs)
         arrival_s = float(requests[request]["arrival"]) if request != NONE else NEVER
@@ -200,6 +200,8 @@ def next_move(requests: Requests, replicas: Replicas, runs: Runs) -> tuple[int, 
             if wake_s < first_s:
                 chosen, first_s = k, wake_s
         if chosen != NONE:
+            if first_pool.settings["apart"]:
+                return chosen, soonest_s
             return chosen, horizon(replicas, runs, chosen, soonest_s)
         if event_s < NEVER and event_s <= arrival_s:
             settle(requests, replicas, runs)

@@ -34,9 +34,9 @@ def run_mixed(requests: Requests, replicas: Replicas, runs: Runs, max_passes: in
     """vLLM, Sarathi-Serve, Orca. Returns 1 when all requests are done, 0 if there is more, -1 if it is stuck."""
     place = 0
     replica = row(replicas, 0)
-    run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
     for _ in range(max_passes):
-        chosen, limit_s = next_move(requests, replicas, runs)
+        chosen, limit_s = next_move(requests, replicas, runs, first)
         if chosen == NONE:
             return ending(requests, runs)
         if chosen != place:
@@ -58,9 +58,9 @@ def run_mixed(requests: Requests, replicas: Replicas, runs: Runs, max_passes: in
 
 def run_sglang(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
     """SGLang; returns as `run_mixed`."""
-    run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
     for _ in range(max_passes):
-        place, limit_s = next_move(requests, replicas, runs)
+        place, limit_s = next_move(requests, replicas, runs, first)
         if place == NONE:
             return ending(requests, runs)
         replica = row(replicas, place)
@@ -73,9 +73,9 @@ def run_sglang(requests: Requests, replicas: Replicas, runs: Runs, max_passes: i
 
 def run_nano_vllm(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
     """nano-vllm; returns as `run_mixed`."""
-    run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
     for _ in range(max_passes):
-        place, limit_s = next_move(requests, replicas, runs)
+        place, limit_s = next_move(requests, replicas, runs, first)
         if place == NONE:
             return ending(requests, runs)
         replica = row(replicas, place)
@@ -88,9 +88,9 @@ def run_nano_vllm(requests: Requests, replicas: Replicas, runs: Runs, max_passes
 
 def run_vllm_v0(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
     """VLLM before V1; returns as `run_mixed`."""
-    run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
     for _ in range(max_passes):
-        place, limit_s = next_move(requests, replicas, runs)
+        place, limit_s = next_move(requests, replicas, runs, first)
         if place == NONE:
             return ending(requests, runs)
         replica = row(replicas, place)
@@ -103,9 +103,9 @@ def run_vllm_v0(requests: Requests, replicas: Replicas, runs: Runs, max_passes: 
 
 def run_static(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
     """Static batching, a whole batch a pass; returns as `run_mixed`."""
-    run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
     for _ in range(max_passes):
-        place, _ = next_move(requests, replicas, runs)
+        place, _ = next_move(requests, replicas, runs, first)
         if place == NONE:
             return ending(requests, runs)
         replica = row(replicas, place)
