@@ -18,7 +18,7 @@ SGLANG_LEAST_SHARE = 0.14  # min_new_token_ratio_factor
 SGLANG_DECAY_STEPS = 600  # new_token_ratio_decay_steps
 
 
-_BLOCK_LINKS = ("bucket", "chain_next", "chain_previous")
+_BLOCK_LINKS = ("bucket", "tier_bucket", "chain_next", "chain_previous")
 
 
 def uses_cache(requests: RequestTable, rules: EngineRules) -> bool:
@@ -163,7 +163,7 @@ def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, ski
         values["tiers"] = len(rules.tiers)
         values["feedback"] = True
         ends = np.cumsum([tier.num_blocks for tier in rules.tiers])
-        record["tier_at"][1 : len(ends) + 1] = ends
+        record["tier_at"][: len(ends) + 1] = rules.num_blocks + np.concatenate(([0], ends))
         record["tier_token_s"][: len(ends)] = [tier.link.token_s for tier in rules.tiers]
         record["tier_latency_s"][: len(ends)] = [tier.link.latency_s for tier in rules.tiers]
     if rules.swap is not None:
@@ -309,19 +309,23 @@ def replica_arrays(requests: RequestTable, pool: Pool, settings: Any) -> layout.
         blocks["previous"] = np.arange(-1, rules.num_blocks - 1)
         blocks["next"] = np.append(np.arange(1, rules.num_blocks), layout.NONE)
         state["free_head"], state["free_tail"] = 0, rules.num_blocks - 1
-    return layout.Replicas(state, lists, blocks, texts, _tier_entries(state, settings))
+    if settings["tiers"]:
+        blocks = np.concatenate([blocks, _tier_entries(state, settings)], axis=1)
+    return layout.Replicas(state, lists, blocks, texts)
 
 
 def _tier_entries(state: Any, settings: Any) -> Any:
-    """The entries of all tiers of each replica, empty and in a list for each tier."""
-    ends = settings["tier_at"]
-    entries = np.zeros((len(state), max(1, int(ends.max()))), layout.BLOCK)
+    """The entries of all tiers of each replica, empty and in a list for each tier; they stand behind the card's blocks."""
+    places = settings["tier_at"][: int(settings["tiers"]) + 1]
+    first = int(places[0])
+    entries = np.zeros((len(state), int(places[-1]) - first), layout.BLOCK)
     for name in _BLOCK_LINKS:
         entries[name] = layout.NONE
-    for tier in range(int(settings["tiers"])):
-        begin, end = int(ends[tier]), int(ends[tier + 1])
-        entries["previous"][:, begin:end] = np.arange(begin - 1, end - 1)
-        entries["next"][:, begin:end] = np.arange(begin + 1, end + 1)
-        entries["previous"][:, begin] = entries["next"][:, end - 1] = layout.NONE
+    for tier in range(len(places) - 1):
+        begin, end = int(places[tier]), int(places[tier + 1])
+        mine = entries[:, begin - first : end - first]
+        mine["previous"] = np.arange(begin - 1, end - 1)
+        mine["next"] = np.arange(begin + 1, end + 1)
+        mine["previous"][:, 0] = mine["next"][:, -1] = layout.NONE
         state["tier_head"][:, tier], state["tier_tail"][:, tier] = begin, end - 1
     return entries

@@ -137,11 +137,10 @@ def hand_out(requests: Requests, replicas: Replicas, run: Run, request: int, fol
 
 def settle(requests: Requests, replicas: Replicas, runs: Runs) -> None:
     """Let a request on its way arrive: in the queue of a decode replica, or with its text."""
-    first_pool = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
-    request = next_landed(first_pool)
+    request = next_landed(runs)
     move = runs.moves[request]
     if move["landed"] < 0:
-        decoding = Run(runs.settings[1], runs.world, runs.table[1], runs.draft[1], runs.moves)
+        decoding = Run(runs.settings[1], runs.world, runs.table[1], runs.draft[1])
         chosen = choose_replica(requests, replicas, decoding, request, float(move["event"]))
         requests[request]["replica"] = chosen
         replica = row(replicas, chosen)
@@ -149,11 +148,10 @@ def settle(requests: Requests, replicas: Replicas, runs: Runs) -> None:
         rouse(replica, float(move["event"]))
     else:
         if move["source"] != NONE:
-            let_go(row(replicas, int(move["source"])), first_pool, request)
+            let_go(row(replicas, int(move["source"])), runs.settings[0], runs, request)
         replica = row(replicas, int(requests[request]["replica"]))
-        pool = int(replica.state[0]["pool"])
-        mine = Run(runs.settings[pool], runs.world, runs.table[pool], runs.draft[pool], runs.moves)
-        make_ready(requests, replica, mine, request)
+        settings = runs.settings[replica.state[0]["pool"]]
+        make_ready(requests, replica, settings, request, float(move["landed"]))
 
 
 def horizon(replicas: Replicas, runs: Runs, chosen: int, soonest_s: float) -> float:
@@ -192,7 +190,7 @@ def next_move(requests: Requests, replicas: Replicas, runs: Runs, first_pool: Ru
     while True:
         request, follows = next_arrival(requests, runs)
         arrival_s = float(requests[request]["arrival"]) if request != NONE else NEVER
-        event_s = next_event_s(first_pool)
+        event_s = next_event_s(runs)
         chosen = NONE
         first_s = soonest_s = min(arrival_s, event_s)
         for k in range(len(replicas.state)):

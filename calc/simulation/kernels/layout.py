@@ -69,7 +69,8 @@ PREFILLING = 4  # requests that are partly prefilled, in running order
 CHUNK_REQUEST, CHUNK_TOKENS = 5, 6  # the prefill part of the present pass
 WAITING_HEAD, WAITING_TAIL = 7, 8  # by priority class
 FREE_SLOTS = 9  # rows of the block table that nobody uses
-LIST_ROWS = 10
+DEPARTING = 10  # requests whose text begins to travel in this pass
+LIST_ROWS = 11
 
 REQUEST = np.dtype(
     [
@@ -136,6 +137,7 @@ BLOCK = np.dtype(
         ("next", np.int32),  # free list
         ("previous", np.int32),
         ("bucket", np.int32),  # the hash table: first block whose name is congruent to this place
+        ("tier_bucket", np.int32),  # the same for the names of a tier
         ("chain_next", np.int32),
         ("chain_previous", np.int32),
     ],
@@ -158,7 +160,7 @@ STATE = np.dtype(
             "free", "free_head", "free_tail", "free_slots", "last_finished", "finished", "blocked", "ratio_steps",
             "steps", "passes", "preemptions", "prefill_tokens", "decode_tokens", "slot_steps", "useful_slots",
             "mixed_steps", "gap_count", "pass_steps", "pass_prefill", "pass_decoding", "looked_up_blocks", "hit_blocks", "peak_blocks",
-            "peak_running", "pool", "ready", "ready_head", "ready_tail", "arriving", "owed", "pass_chunks",
+            "peak_running", "pool", "ready", "ready_head", "ready_tail", "arriving", "owed", "pass_chunks", "departing",
             "drafted_passes", "drafted_tokens", "loaded_blocks",
             "seats", "swapped", "swap_head", "swap_blocks", "swap_outs", "host_free",
         )
@@ -194,7 +196,7 @@ SETTINGS = np.dtype(
         )
     ]
     + [
-        ("tier_at", np.int64, (MAX_TIERS + 1,)),  # where each tier begins in Replica.tiers, and where the last ends
+        ("tier_at", np.int64, (MAX_TIERS + 1,)),  # where each tier begins in Replica.blocks, behind the card's own, and where the last ends
         ("tier_token_s", np.float64, (MAX_TIERS,)),
         ("tier_latency_s", np.float64, (MAX_TIERS,)),
     ],
@@ -229,17 +231,15 @@ class Replica(NamedTuple):
     lists: Array
     blocks: Array
     texts: Array  # the block tables, `table_width` entries a slot; from `ids_at` on the compact prefix ids
-    tiers: Array  # BLOCK records of host memory and SSD
 
 
 class Run(NamedTuple):
-    """What the replicas of a pool share: settings, step time, who has arrived, and what is on its way."""
+    """What the replicas of a pool share: settings, step time, and who has arrived."""
 
     settings: Record
     world: Record
     table: Record
     draft: Record  # step time of the draft model
-    moves: Array  # one MOVE a request, or a single one if nothing ever moves
 
 
 class Runs(NamedTuple):
@@ -249,7 +249,7 @@ class Runs(NamedTuple):
     world: Record
     table: Array
     draft: Array
-    moves: Array
+    moves: Array  # one MOVE a request, or a single one if nothing ever moves
 
 
 class Replicas(NamedTuple):
@@ -259,7 +259,6 @@ class Replicas(NamedTuple):
     lists: Array
     blocks: Array
     texts: Array
-    tiers: Array
 
 
 def inlined(kernel: Kernel) -> Kernel:
@@ -275,5 +274,4 @@ def row(replicas: Replicas, index: int) -> Replica:
         replicas.lists[index],
         replicas.blocks[index],
         replicas.texts[index],
-        replicas.tiers[index],
     )

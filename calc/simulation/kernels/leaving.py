@@ -108,7 +108,7 @@ def complete_prefill(
         give_back(requests, replica, run.settings, request)
         finish(requests, replica, run, request)
     elif run.settings["hands_over"]:
-        hand_over(requests, replica, run, request)
+        hand_over(requests, replica, request)
     elif state["decoding"] >= most_decoding:
         requests[request]["state"] = PARKED
         requests[request]["emit"] = now

@@ -8,6 +8,7 @@ from calc.simulation.kernels.mixed import mixed_pass
 from calc.simulation.kernels.nano_vllm import nano_pass
 from calc.simulation.kernels.sglang import sglang_pass
 from calc.simulation.kernels.static import static_pass
+from calc.simulation.kernels.transfer import dispatch
 from calc.simulation.kernels.vllm_v0 import v0_pass
 
 
@@ -34,7 +35,7 @@ def run_mixed(requests: Requests, replicas: Replicas, runs: Runs, max_passes: in
     """vLLM, Sarathi-Serve, Orca. Returns 1 when all requests are done, 0 if there is more, -1 if it is stuck."""
     place = 0
     replica = row(replicas, 0)
-    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0])
     for _ in range(max_passes):
         chosen, limit_s = next_move(requests, replicas, runs, first)
         if chosen == NONE:
@@ -47,10 +48,11 @@ def run_mixed(requests: Requests, replicas: Replicas, runs: Runs, max_passes: in
                 runs.world,
                 runs.table[replica.state[0]["pool"]],
                 runs.draft[replica.state[0]["pool"]],
-                runs.moves,
             )
         before = int(replica.state[0]["passes"])
         mixed_pass(requests, replica, run, limit_s)
+        if replica.state[0]["departing"] > 0:
+            dispatch(requests, replica, run.settings, runs)
         if stuck(replicas, runs, place, before):
             return -1
     return 0
@@ -58,7 +60,7 @@ def run_mixed(requests: Requests, replicas: Replicas, runs: Runs, max_passes: in
 
 def run_sglang(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
     """SGLang; returns as `run_mixed`."""
-    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0])
     for _ in range(max_passes):
         place, limit_s = next_move(requests, replicas, runs, first)
         if place == NONE:
@@ -73,7 +75,7 @@ def run_sglang(requests: Requests, replicas: Replicas, runs: Runs, max_passes: i
 
 def run_nano_vllm(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
     """nano-vllm; returns as `run_mixed`."""
-    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0])
     for _ in range(max_passes):
         place, limit_s = next_move(requests, replicas, runs, first)
         if place == NONE:
@@ -88,7 +90,7 @@ def run_nano_vllm(requests: Requests, replicas: Replicas, runs: Runs, max_passes
 
 def run_vllm_v0(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
     """VLLM before V1; returns as `run_mixed`."""
-    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0])
     for _ in range(max_passes):
         place, limit_s = next_move(requests, replicas, runs, first)
         if place == NONE:
@@ -103,7 +105,7 @@ def run_vllm_v0(requests: Requests, replicas: Replicas, runs: Runs, max_passes: 
 
 def run_static(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
     """Static batching, a whole batch a pass; returns as `run_mixed`."""
-    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0], runs.moves)
+    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0])
     for _ in range(max_passes):
         place, _ = next_move(requests, replicas, runs, first)
         if place == NONE:

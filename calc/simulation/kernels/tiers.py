@@ -107,5 +107,5 @@ def touch_stored(
     for block in range(begin, end):
         tier, entry = stored_at(requests, replica, settings, request, block)
         if tier != NONE:
-            replica.tiers[entry]["freed"] = replica.state[0]["now"]
+            replica.blocks[entry]["freed"] = replica.state[0]["now"]
             use_last(replica, tier, entry)

@@ -15,6 +15,7 @@ from calc.simulation.kernels.blocks import ceil_div, claim_hits, holding, list_b
 from calc.simulation.kernels.chunks import add_chunk, first_chunk
 from calc.simulation.kernels.heap import heap_push, heap_remove
 from calc.simulation.kernels.layout import (
+    DEPARTING,
     MOVING,
     NEVER,
     NONE,
@@ -22,6 +23,7 @@ from calc.simulation.kernels.layout import (
     Replica,
     Requests,
     Run,
+    Runs,
     inlined,
 )
 from calc.simulation.kernels.sequences import enter_decoding, leave_running, start_running
@@ -29,26 +31,66 @@ from calc.simulation.kernels.tiers import loaded_s, touch_stored
 
 
 @inlined
-def next_event_s(run: Run) -> float:
+def next_event_s(runs: Runs) -> float:
     """When the next request on its way arrives somewhere."""
-    if run.world["events"] == 0:
+    if runs.world["events"] == 0:
         return NEVER
-    return float(run.moves[run.moves[0]["heap"]]["event"])
+    return float(runs.moves[runs.moves[0]["heap"]]["event"])
 
 
-def expect(run: Run, request: int, event_s: float) -> None:
+def expect(runs: Runs, request: int, event_s: float) -> None:
     """Note when a request on its way will arrive."""
-    run.moves[request]["event"] = event_s
-    heap_push(run.moves["heap"], run.world["events"], request, run.moves["event"], run.moves["place"])
-    run.world["events"] += 1
+    runs.moves[request]["event"] = event_s
+    heap_push(runs.moves["heap"], runs.world["events"], request, runs.moves["event"], runs.moves["place"])
+    runs.world["events"] += 1
 
 
-def next_landed(run: Run) -> int:
+def next_landed(runs: Runs) -> int:
     """Take the request that arrives next off the list."""
-    request = int(run.moves[0]["heap"])
-    heap_remove(run.moves["heap"], run.world["events"], 0, run.moves["event"], run.moves["place"])
-    run.world["events"] -= 1
+    request = int(runs.moves[0]["heap"])
+    heap_remove(runs.moves["heap"], runs.world["events"], 0, runs.moves["event"], runs.moves["place"])
+    runs.world["events"] -= 1
     return request
+
+
+@inlined
+def depart(requests: Requests, replica: Replica, request: int) -> None:
+    """Note a request that leaves the replica's own lists in this pass; `dispatch` sees to it when the pass is over."""
+    state = replica.state[0]
+    requests[request]["state"] = MOVING
+    replica.lists[DEPARTING, state["departing"]] = request
+    state["departing"] += 1
+
+
+def dispatch(requests: Requests, replica: Replica, settings: Record, runs: Runs) -> None:
+    """Send those that left in the last pass on their way.
+
+    A text on its way has the time of its landing in `late`, and that of its first byte in `emit` if it came over the link;
+    one that was handed over has neither: it reaches the decode pool's queue now.
+    """
+    state = replica.state[0]
+    for i in range(state["departing"]):
+        request = int(replica.lists[DEPARTING, i])
+        move = runs.moves[request]
+        if requests[request]["late"] < 0:
+            move["landed"] = -1.0
+            move["source"] = requests[request]["replica"]
+            move["source_slot"] = requests[request]["slot"]
+            move["source_held"] = holding(requests, replica, settings, request)
+            requests[request]["slot"] = NONE
+            requests[request]["held"] = 0
+            expect(runs, request, float(state["now"]))
+        else:
+            move["landed"] = requests[request]["late"]
+            requests[request]["late"] = -1.0
+            if is_remote(requests, settings, request):
+                move["sent"] = requests[request]["emit"]
+            else:
+                move["source"] = NONE
+                if requests[request]["preemptions"] == 0:
+                    move["loaded"] = requests[request]["computed"] - requests[request]["cached"]
+            expect(runs, request, float(move["landed"]))
+    state["departing"] = 0
 
 
 @inlined
@@ -60,21 +102,13 @@ def rouse(replica: Replica, now_s: float) -> None:
         state["wake"] = state["now"]
 
 
-def hand_over(requests: Requests, replica: Replica, run: Run, request: int) -> None:
+def hand_over(requests: Requests, replica: Replica, request: int) -> None:
     """The first token is out at a prefill replica: the request goes on to the decode pool, its blocks stay."""
     state = replica.state[0]
-    move = run.moves[request]
-    move["landed"] = -1.0
-    move["source"] = requests[request]["replica"]
-    move["source_slot"] = requests[request]["slot"]
-    move["source_held"] = holding(requests, replica, run.settings, request)
     leave_running(requests, replica, request)
-    requests[request]["slot"] = NONE
-    requests[request]["held"] = 0
-    requests[request]["state"] = MOVING
+    depart(requests, replica, request)
     state["owed"] += 1
     state["last_finished"] += 1
-    expect(run, request, float(state["now"]))
 
 
 @inlined
@@ -102,12 +136,10 @@ def send(requests: Requests, replica: Replica, run: Run, request: int, hits: int
     free_s = sent_s + tokens * float(settings["token_link_s"])
     run.world["link_free_s"] = free_s
     state["link_free_s"] = free_s
-    requests[request]["state"] = MOVING
     state["arriving"] += 1
-    move = run.moves[request]
-    move["sent"] = sent_s
-    move["landed"] = free_s + float(settings["link_latency_s"])
-    expect(run, request, float(move["landed"]))
+    requests[request]["emit"] = sent_s
+    requests[request]["late"] = free_s + float(settings["link_latency_s"])
+    depart(requests, replica, request)
 
 
 def load(
@@ -126,28 +158,22 @@ def load(
     state["loaded_blocks"] += host + disk
     state["arriving"] += 1
     requests[request]["computed"] = (hits + host + disk) * size
-    requests[request]["state"] = MOVING
-    move = run.moves[request]
-    move["source"] = NONE
-    move["sent"] = state["now"]
-    move["landed"] = landed_s
-    if requests[request]["preemptions"] == 0:
-        move["loaded"] = (host + disk) * size
-    expect(run, request, landed_s)
+    requests[request]["late"] = landed_s
+    depart(requests, replica, request)
 
 
-def let_go(source: Replica, run: Run, request: int) -> None:
-    """The text has arrived elsewhere: free its blocks on the prefill side. `run` is the prefill pool's."""
-    move = run.moves[request]
-    release(source, run.settings, int(move["source_slot"]), int(move["source_held"]))
+def let_go(source: Replica, settings: Record, runs: Runs, request: int) -> None:
+    """The text has arrived elsewhere: free its blocks on the prefill side, whose `settings` are given."""
+    move = runs.moves[request]
+    release(source, settings, int(move["source_slot"]), int(move["source_held"]))
     source.state[0]["owed"] -= 1
     rouse(source, float(move["landed"]))
 
 
-def make_ready(requests: Requests, replica: Replica, run: Run, request: int) -> None:
+def make_ready(requests: Requests, replica: Replica, settings: Record, request: int, landed_s: float) -> None:
     """The text has arrived: the request joins at the next pass that has a place for it."""
     state = replica.state[0]
-    list_blocks(requests, replica, run.settings, request, 0, int(requests[request]["computed"]))
+    list_blocks(requests, replica, settings, request, 0, int(requests[request]["computed"]))
     tail = int(state["ready_tail"])
     requests[request]["next"] = NONE
     if tail == NONE:
@@ -157,7 +183,7 @@ def make_ready(requests: Requests, replica: Replica, run: Run, request: int) -> 
     state["ready_tail"] = request
     state["ready"] += 1
     state["arriving"] -= 1
-    rouse(replica, float(run.moves[request]["landed"]))
+    rouse(replica, landed_s)
 
 
 def join_ready(
