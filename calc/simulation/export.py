@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from calc.simulation.results import SimulationResult
+import numpy as np
+
+from calc.simulation.requests import Floats
+from calc.simulation.results import Ints, SimulationResult
 from calc.units import US
 
 CSV_COLUMNS = (
@@ -28,46 +31,57 @@ def request_lines(result: SimulationResult) -> Iterator[str]:
         yield ",".join(map(str, cells)) + "\n"
 
 
-def _slots(result: SimulationResult) -> list[int]:
-    """A row for each request such that no two in a row overlap in time: the Gantt chart's slot."""
-    free: dict[int, list[tuple[float, int]]] = {}
-    rows = [0] * len(result)
-    for i in sorted(range(len(result)), key=lambda i: float(result.scheduled_s[i])):
-        lanes = free.setdefault(int(result.replica[i]), [])
-        start = float(result.scheduled_s[i])
-        for place, (until, _) in enumerate(lanes):
-            if until <= start:
-                lanes[place] = (float(result.last_s[i]), place)
-                rows[i] = place
+def _slots(replica: Ints, start_s: Floats, end_s: Floats) -> list[int]:
+    """A row for each stay such that no two in a row of a replica overlap in time: the Gantt chart's slot."""
+    free: dict[int, list[float]] = {}
+    rows = [0] * len(replica)
+    for i in sorted(range(len(replica)), key=lambda i: float(start_s[i])):
+        lanes = free.setdefault(int(replica[i]), [])
+        for place, until in enumerate(lanes):
+            if until <= start_s[i]:
+                lanes[place], rows[i] = float(end_s[i]), place
                 break
         else:
             rows[i] = len(lanes)
-            lanes.append((float(result.last_s[i]), len(lanes)))
+            lanes.append(float(end_s[i]))
     return rows
 
 
 def chrome_trace(result: SimulationResult) -> dict[str, Any]:
     """Trace events: per request its prefill and decode on a slot of its replica; per logged pass its load as counters.
 
-    Times are in microseconds, as the format has it. A preempted request's stay is drawn as one span.
+    Times are in microseconds, as the format has it. A preempted request's stay is drawn as one span. Where the prompt was
+    computed in a pool of its own, it stands there with the transfer behind it.
     """
     events: list[dict[str, Any]] = []
-    for i, slot in enumerate(_slots(result)):
+    apart = result.prefill_replica >= 0
+    count = len(result)
+    slots = _slots(
+        np.concatenate([result.replica, result.prefill_replica[apart]]),
+        np.concatenate([np.where(apart, result.landed_s, result.scheduled_s), result.scheduled_s[apart]]),
+        np.concatenate([result.last_s, result.landed_s[apart]]),
+    )
+    others = dict(zip(np.flatnonzero(apart).tolist(), slots[count:], strict=True))
+    for i, slot in enumerate(slots[:count]):
         where = {"pid": int(result.replica[i]), "tid": slot, "ph": "X"}
+        there = {"pid": int(result.prefill_replica[i]), "tid": others[i], "ph": "X"} if apart[i] else where
         told = {
             "input_tokens": int(result.input_tokens[i]),
             "output_tokens": int(result.output_tokens[i]),
             "waited_s": float(result.scheduled_s[i] - result.arrival_s[i]),
             "preemptions": int(result.preempted[i]),
         }
-        spans = (
-            ("prefill", float(result.scheduled_s[i]), float(result.first_s[i])),
-            ("decode", float(result.first_s[i]), float(result.last_s[i])),
-        )
+        decodes_s = result.landed_s[i] if apart[i] else result.first_s[i]
+        spans = [
+            (there, "prefill", float(result.scheduled_s[i]), float(result.first_s[i])),
+            (where, "decode", float(decodes_s), float(result.last_s[i])),
+        ]
+        if apart[i]:
+            spans.append((there, "transfer", float(result.sent_s[i]), float(result.landed_s[i])))
         events.extend(
-            where
+            place
             | {"name": f"{name} {i}", "cat": name, "ts": start / US, "dur": (end - start) / US, "args": told}
-            for name, start, end in spans
+            for place, name, start, end in spans
             if end > start
         )
     for one in result.log:
@@ -75,9 +89,15 @@ def chrome_trace(result: SimulationResult) -> dict[str, Any]:
             "running": one.running, "waiting": one.waiting, "blocks": one.used_blocks,
             "prefill tokens": one.prefill_tokens, "decoding": one.decoding,
         }  # fmt: skip
-        for name, value in load.items():
+        for counter, value in load.items():
             events.append(
-                {"name": name, "ph": "C", "pid": one.replica, "ts": one.start_s / US, "args": {name: value}}
+                {
+                    "name": counter,
+                    "ph": "C",
+                    "pid": one.replica,
+                    "ts": one.start_s / US,
+                    "args": {counter: value},
+                }
             )
     events.extend(
         {"name": "process_name", "ph": "M", "pid": replica, "args": {"name": f"replica {replica}"}}

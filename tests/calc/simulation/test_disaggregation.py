@@ -9,6 +9,7 @@ import simpy
 from calc.errors import InputError
 from calc.simulation.cluster import Cluster, Router
 from calc.simulation.disaggregation import PrefillPool
+from calc.simulation.export import chrome_trace
 from calc.simulation.link import Link
 from calc.simulation.requests import RequestTable
 from calc.simulation.rules import engine_rules
@@ -190,6 +191,17 @@ def test_the_timeline_accounts_for_every_request_from_arrival_to_end():
         assert read == requests.input_tokens[i]
     sent = [span for span in made.spans if span.activity is Activity.TRANSFER and span.request == 8]
     assert sent[0].seconds == pytest.approx(link.seconds(30_000))
+
+
+def test_the_trace_shows_each_part_where_it_happened():
+    """Prefill and transfer on the prefill replica, decode on the other; nothing in a slot overlaps."""
+    result = apart(table([0, 0, 0.5], [8, 8, 8], [3, 4, 1]))
+    spans = [one for one in chrome_trace(result)["traceEvents"] if one["ph"] == "X"]
+    assert {(one["cat"], one["pid"]) for one in spans} == {("prefill", 0), ("transfer", 0), ("decode", 1)}
+    assert sum(one["cat"] == "transfer" for one in spans) == 2
+    for one, after in pairwise(sorted(spans, key=lambda one: (one["pid"], one["tid"], one["ts"]))):
+        if (one["pid"], one["tid"]) == (after["pid"], after["tid"]):
+            assert one["ts"] + one["dur"] <= after["ts"] + 1e-6
 
 
 @pytest.mark.parametrize(
