@@ -1,1 +1,1 @@
-"""The planner: what is searched (`space`), bounds (`stacked`, `pace`, `screen`), the search, and plans ranked (`ranking`)."""
+"""The planner: what is searched (`space`), bounds (`stacked`, `pace`, `screen`, `limits`), the search, plans ranked and proven."""

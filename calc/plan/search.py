@@ -15,15 +15,8 @@ import numpy as np
 
 from calc.cost import usd_per_hour, usd_per_million_tokens
 from calc.errors import InputError, MissingSpec
-from calc.plan.screen import (
-    UNPUBLISHED,
-    WALLS,
-    Configuration,
-    Screened,
-    limits_missed,
-    objectives_of,
-    screen,
-)
+from calc.plan.limits import WALLS, limits_missed, objectives_of
+from calc.plan.screen import UNPUBLISHED, Configuration, Screened, screen
 from calc.plan.space import Limits, Objective, Question
 from calc.result import Answer, Cost, Inputs
 from calc.sized import answer_for, length_verdict
