@@ -21,6 +21,7 @@ from commands.arguments import (
     tokens,
     verb,
 )
+from commands.plan_models import run_models
 from commands.plan_options import add_limits, add_search, asked
 from commands.plan_sweep import run_sweep
 
@@ -61,6 +62,13 @@ def add(verbs: Any) -> None:
         help="simulate the first plans; where the promise fails, add GPUs until it holds, and rank again",
     )
     parser.add_argument(
+        "--models",
+        action="extend",
+        nargs="+",
+        metavar="ID",
+        help="in place of SOURCE: which of these suits the one accelerator of --gpu best, and in which format",
+    )
+    parser.add_argument(
         "--sensitivity",
         action="store_true",
         help="ask the first plan again at both ends of every assumption",
@@ -91,6 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.service_s is not None:
         return _endpoint(arguments)
+    if arguments.models:
+        return run_models(arguments)
     if arguments.source is None and len(arguments.gpu or ()) > 1:
         arguments.source = (
             arguments.gpu.pop()

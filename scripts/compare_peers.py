@@ -5,7 +5,7 @@ Each tool runs with its own interpreter in a virtual environment of its own, PEE
     (the same for aiconfigurator==0.12.0, servcalc==0.1.0, ridgepoint==0.1.2, genz-llm==0.0.16, llm-analysis==0.2.2, hf-mem==0.5.6)
 Nothing is fetched while it runs. What is not installed, or cannot answer, is listed as such.
 
-Usage: python scripts/compare_peers.py --peers PEERS --reference REFERENCE [--points 6] [--out FILE]
+Usage: python scripts/compare_peers.py --peers PEERS --reference REFERENCE [--points 9] [--out FILE]
 """
 
 import argparse
@@ -66,7 +66,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", type=Path, required=True)
     parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("--points", type=int, default=6)
+    parser.add_argument("--points", type=int, default=9)
     parser.add_argument("--out", type=Path, default=TARGET)
     arguments = parser.parse_args()
     points = chosen_points(arguments.points)
@@ -209,7 +209,7 @@ def ask_llm_analysis(arguments, point):
         f"    r=infer(model_name=p.name,gpu_name='h100-sxm-80gb',dtype_name={bits!r},log_level='ERROR',"
         f"batch_size_per_gpu={point.concurrency:.0f},tp_size={point.layout.tp},seq_len={point.input_tokens:.0f},"
         f"num_tokens_to_generate={point.output_tokens:.0f},flops_efficiency=0.7,hbm_memory_efficiency=0.8)\n"
-        f"print('TPOT', r['decode_latency'] / {max(1.0, point.output_tokens):.0f})"
+        "print('TPOT', r['decode_latency'])"
     )
     return run(arguments, "llm-analysis", ["python", "-c", code], lambda text: float(text.split("TPOT")[1]))
 
@@ -355,7 +355,7 @@ def document(points, ours, table, states, memory):
     )
     lines += ["", "Not answered: " + ("; ".join(reasons) if reasons else "nothing") + ".", ""]
     lines += [
-        "Wall times of the others include the start of their program; ours is the share of one run over all points.",
+        "Wall times of the others include the start of their program; ours is the share of one run over all points. Two cores, not idle.",
         "",
     ]
     total, counts, theirs_s, ours_s = states
