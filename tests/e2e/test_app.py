@@ -13,6 +13,7 @@ pytestmark = pytest.mark.e2e
 FINDINGS = {
     "size": "A100 SXM4 80GB serve this",
     "compare": "At 30 tokens/s per user",
+    "fleet": "4 deployments with 100 requests/s",
     "simulate": "What will users really feel",
     "model": "13 billion parameters",
     "batch-size": "ends it:",
@@ -29,6 +30,7 @@ FINDINGS = {
 CHARTS = {
     "size": 1,
     "compare": 1,
+    "fleet": 1,
     "simulate": 0,
     "model": 2,
     "memory": 4,
