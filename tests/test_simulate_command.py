@@ -147,26 +147,45 @@ def test_drafts_shorten_answers_at_a_light_load(capsys):
     assert drafted["tpot_s"]["mean"] < 0.5 * plain["tpot_s"]["mean"]
 
 
-def test_tiers_swap_and_samples(capsys):
-    shared = ("--prefix-share", "0.8", "--blocks", "60", "--kv-bytes-per-token", "800000")
-    _, record = told(
-        capsys, *TRAFFIC, *STEP, *shared, "--tier", "10,25", "--tier", "100,5", "--prefix-ttl", "60"
-    )
-    assert record["loaded_tokens"] >= 0
-    assert record["cached_tokens"] > 0
-    groups = (
+def test_a_text_comes_back_from_host_memory(capsys, tmp_path):
+    """A card of one text and a little: the third request asks for the first one's, 2,048 tokens of four blocks of the trace."""
+    lines = [
+        {
+            "timestamp": 20_000 * i,
+            "input_length": 2048,
+            "output_length": 5,
+            "hash_ids": [4 * text + k for k in range(4)],
+        }
+        for i, text in enumerate((1, 2, 1))
+    ]
+    trace = tmp_path / "texts.jsonl"
+    trace.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    pool = ("--trace", str(trace), *STEP, "--blocks", "140", "--kv-bytes-per-token", "800000")
+    _, record = told(capsys, *pool, "--tier", "10,25")
+    assert record["loaded_tokens"] > 1_500
+    _, record = told(capsys, *pool, "--tier", "10,1")
+    assert record["loaded_tokens"] == 0
+    _, record = told(capsys, *pool, "--tier", "10,25", "--prefix-ttl", "5")
+    assert record["loaded_tokens"] == 0
+
+
+def test_groups_of_samples_are_swapped(capsys):
+    words = (
+        "--rate",
+        "40",
+        "--input",
+        "200",
+        "--output",
+        "40",
+        "--requests",
+        "60",
         "--engine-rules",
         "vllm-v0",
-        "--samples",
-        "4",
-        "--swap",
-        "50,25",
-        "--blocks",
-        "400",
-        *shared[4:],
     )
-    _, record = told(capsys, *TRAFFIC, *STEP, *groups)
+    pool = ("--blocks", "100", "--kv-bytes-per-token", "800000", "--samples", "4", "--swap", "50,25")
+    _, record = told(capsys, *words, *STEP, *pool)
     assert record["swap_outs"] > 0
+    assert record["swap_outs"] == record["preemptions"]
 
 
 @pytest.mark.parametrize(
