@@ -78,7 +78,7 @@ def watch(
             "num_blocks",
             rules.num_blocks,
             "a run with preemptions is not spelt out into passes",
-            next_step="Give more blocks, or draw a timeline.",
+            next_step="Give more blocks, or export the schedule of the run as a trace.",
         )
     spelt = _static_passes if rules.family is EngineFamily.STATIC else _logged_passes
     passes: list[WatchedPass] = []

@@ -15,7 +15,6 @@ from calc.simulation.requests import RequestTable
 from calc.simulation.rules import engine_rules
 from calc.simulation.run import simulate
 from calc.simulation.step_table import StepTable
-from calc.simulation.timeline import Activity, timeline
 
 UNIT = StepTable.affine(fixed_s=1.0, prefill_s=0.0, decode_s=0.0, kv_s=0.0)
 SERVED = StepTable.affine(fixed_s=7.5e-3, prefill_s=5e-5, decode_s=2e-5, kv_s=1.5e-7)
@@ -173,24 +172,6 @@ def test_apart_a_long_prompt_stalls_nobody_and_its_second_token_waits_for_the_tr
     second = tokens[8][0] - result.first_s[8]
     assert result.landed_s[8] - result.sent_s[8] == pytest.approx(30_000 * 800_000 / 12.5e9)
     assert link.seconds(30_000) < second < link.seconds(30_000) + 2 * decode_s
-
-
-def test_the_timeline_accounts_for_every_request_from_arrival_to_end():
-    requests = long_prompt()
-    rules = engine_rules("vllm", num_blocks=4000, token_budget=2048)
-    link = Link(kv_bytes_per_token=800_000, bandwidth_bytes_per_s=12.5e9)
-    made = timeline(requests, rules, SERVED, cluster=Cluster(prefill=PrefillPool(link=link)))
-    for i in range(len(requests)):
-        spans = [span for span in made.spans if span.request == i]
-        assert spans[0].start_s == requests.arrival_s[i]
-        assert all(one.end_s == after.start_s for one, after in pairwise(spans))
-        assert spans[-1].end_s == made.result.last_s[i]
-        written = sum(span.tokens for span in spans if span.activity is Activity.DECODE)
-        assert written == requests.output_tokens[i] - 1
-        read = sum(span.tokens for span in spans if span.activity is Activity.PREFILL)
-        assert read == requests.input_tokens[i]
-    sent = [span for span in made.spans if span.activity is Activity.TRANSFER and span.request == 8]
-    assert sent[0].seconds == pytest.approx(link.seconds(30_000))
 
 
 def test_the_trace_shows_each_part_where_it_happened():
