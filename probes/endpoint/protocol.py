@@ -32,6 +32,7 @@ RUN_KIND = "ridgebeam endpoint run"
 WARM_TOKENS = 8
 FAILURES_IN_A_ROW = 5  # a stage whose requests all fail tells nothing more
 METRICS_EVERY_S = 0.5
+FIRST_LOOK_S = 0.1  # a stage of short answers is over before the second look
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -225,8 +226,10 @@ class _Observed:
 
     async def _queue(self) -> None:
         longest = self._run.waiting
+        pause_s = FIRST_LOOK_S
         while True:
-            await asyncio.sleep(METRICS_EVERY_S)
+            await asyncio.sleep(pause_s)
+            pause_s = METRICS_EVERY_S
             now = waiting(await read_metrics(self._run.client))
             if now is not None:
                 longest[self._stage] = max(now, longest.get(self._stage, 0.0))
