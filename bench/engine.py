@@ -14,7 +14,7 @@ TITLES = {
     "cache": "256 tokens after a prompt of 32, with and without a KV cache",
     "weights": "Before and after quantisation, one sequence",
     "drafts": "Speculative decoding: tokens of a checking pass; predicted is the formula at the acceptance of single drafts",
-    "levels": "Static against continuous batching, prompts of 64 tokens and answers of 32, by `ridgebeam bench`",
+    "levels": "Static against continuous batching, prompts of 64 tokens and answers of 16, by `ridgebeam bench`",
     "mixed": "Mixed lengths (prompts of 16 to 128, answers of 8, 16, 24 or 128 tokens), 16 users",
 }
 

@@ -27,7 +27,7 @@ NOTES = {
     "cache": "256 tokens after a prompt of 32.",
     "weights": "Weight-only formats shrink memory; without a kernel of their own they do not make a pass faster here.",
     "drafts": "Tokens of one checking pass; predicted is (1 - a^(k+1))/(1 - a) at the acceptance of single drafts.",
-    "levels": "Prompts of 64 tokens, answers of 32, by the load test of the page An endpoint, on a server of its own.",
+    "levels": "Prompts of 64 tokens, answers of 16, by the load test of the page An endpoint, on a server of its own.",
     "mixed": "A static batch computes until its longest answer is done.",
 }
 
