@@ -10,7 +10,12 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
+
+# The editable install maps this one module; the packages beside it are found from its folder, wherever it is called.
+if (_ROOT := str(Path(__file__).resolve().parent)) not in sys.path:
+    sys.path.insert(0, _ROOT)
 
 from calc.errors import InputError, RidgebeamError
 from commands import VERBS

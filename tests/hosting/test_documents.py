@@ -2,6 +2,8 @@
 
 import doctest
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,19 @@ def test_every_verb_that_is_written_down_exists(document, capsys):
     known = capsys.readouterr().out
     for verb in set(COMMAND.findall(document.read_text(encoding="utf-8"))):
         assert re.search(rf"\b{verb}\b", known), verb
+
+
+def test_the_verb_is_found_from_any_folder_by_the_module_alone(tmp_path):
+    """As the console script of an editable install finds it: `cli` by its file, nothing else of the checkout."""
+    code = f"""
+import importlib.util, sys
+sys.path[:] = [place for place in sys.path if place not in ("", {str(ROOT)!r})]
+spec = importlib.util.spec_from_file_location("cli", {str(ROOT / "cli.py")!r})
+cli = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(cli)
+sys.exit(cli.main(["model", "Qwen/Qwen3-0.6B"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
