@@ -5,9 +5,11 @@ in no row is not served. Typed and made-up accelerators, whose kind nobody knows
 
 Sources, read 2026-11-30: vLLM, docs/features/quantization/README.md ("Supported Hardware") and fp8.md, int8.md,
 getting_started/installation/gpu.md (0.31, 0.32), vllm/platforms/rocm.py (`supports_fp8`: gfx94, gfx95, gfx12), issue
-26431 and pull request 24577 (8-bit caches on Ampere); SGLang, docs/advanced_features/quantization.md ("Platform
-Compatibility"); TensorRT-LLM, supported-hardware.html and the support matrix of 0.18 (precisions by architecture);
-ModelOpt, support matrix; llama.cpp, README ("Supported backends"). Where a document is silent the row is left out.
+26431 and pull request 24577 (8-bit caches on Ampere), int8_w8a8.md and pull request 25935 (no INT8 product from compute
+capability 10.0 on); SGLang, docs/advanced_features/quantization.md ("Platform Compatibility") and pull request 28137
+(`int8_scaled_mm` is built for capabilities 7.5 to 9.0); TensorRT-LLM, supported-hardware.html and the support matrix of
+0.18 (precisions by architecture); ModelOpt, support matrix; llama.cpp, README ("Supported backends"). Where a document
+is silent the row is left out.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ WEIGHTS: Final[Mapping[tuple[Engine, str], Needs]] = MappingProxyType(
             nvidia=7.0, amd=ROCM_VLLM, intel=True, x86=True, arm=True, other=("Gaudi", "TPU")
         ),
         (Engine.VLLM, "fp8"): Needs(nvidia=7.5, amd=(*MI300, "gfx12"), other=("Gaudi",), note=MARLIN),
-        (Engine.VLLM, "int8"): Needs(nvidia=7.5, x86=True, other=("TPU",)),
+        (Engine.VLLM, "int8"): Needs(nvidia=7.5, below=10.0, x86=True, other=("TPU",)),
         (Engine.VLLM, "int4"): Needs(nvidia=7.5, intel=True, x86=True),
         (Engine.VLLM, "weight-only 8 bit"): Needs(nvidia=7.5, intel=True, x86=True),
         (Engine.VLLM, "bitsandbytes"): Needs(nvidia=7.0),
@@ -72,7 +74,7 @@ WEIGHTS: Final[Mapping[tuple[Engine, str], Needs]] = MappingProxyType(
         (Engine.VLLM, "gguf"): Needs(nvidia=7.0, amd=ROCM_VLLM),
         (Engine.SGLANG, "16 bit"): Needs(nvidia=7.5, amd=MI300, x86=True),
         (Engine.SGLANG, "fp8"): Needs(nvidia=8.0, amd=MI300, note=MARLIN),
-        (Engine.SGLANG, "int8"): Needs(nvidia=8.0, amd=MI300, x86=True),
+        (Engine.SGLANG, "int8"): Needs(nvidia=8.0, below=10.0, amd=MI300, x86=True),
         (Engine.SGLANG, "int4"): Needs(nvidia=8.0, amd=MI300),
         (Engine.SGLANG, "weight-only 8 bit"): Needs(nvidia=8.0, amd=MI300),
         (Engine.SGLANG, "bitsandbytes"): Needs(nvidia=8.0),

@@ -41,6 +41,17 @@ def test_vllms_own_table(name):
     assert found == VLLM_TABLE[name]
 
 
+@pytest.mark.parametrize("gpu", ["b200-sxm-180gb", "rtx-5090", "rtx-pro-6000-blackwell"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_no_engine_multiplies_int8_on_blackwell(engine, gpu):
+    """vLLM, int8_w8a8.md: not from compute capability 10.0 on; SGLang's kernel covers 7.5 to 9.0. FP8 is the way there."""
+    blackwell = accelerators.load(gpu)
+    assert not weight_support("int8", engine, blackwell)
+    assert weight_support("fp8", engine, blackwell)
+    if engine != "tensorrt-llm":
+        assert weight_support("int8-weight", engine, blackwell), "kept in 8 bit, multiplied in 16"
+
+
 def test_fp8_of_vllm_natively_or_by_marlin():
     """fp8.md: capability 8.9 and up computes in FP8, 7.5 and up as W8A16; the AMD column means MI300 and RDNA 4."""
     assert weight_support("fp8", "vllm", accelerators.load("t4"))
