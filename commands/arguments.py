@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from calc.units import GIB
 
 if TYPE_CHECKING:
-    from calc.answer import Inputs
+    from calc.answer import Answer, Inputs
     from calc.scenario import Scenario
 
 Verb = Callable[[argparse.Namespace], int]
@@ -72,6 +72,18 @@ def add_traffic(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--e2e", type=positive, metavar="S")
     parser.add_argument("--percentile", type=positive, metavar="P", help="default: targets are means")
     parser.add_argument("--headroom", type=not_negative, default=0.3)
+
+
+def add_planned(parser: argparse.ArgumentParser) -> None:
+    """All that describes one plan on one accelerator: what `planned` asks."""
+    add_source(parser)
+    add_hardware(parser)
+    add_formats(parser)
+    add_traffic(parser)
+    parser.add_argument("--max-model-len", type=tokens)
+    parser.add_argument("--max-seqs", type=tokens)
+    parser.add_argument("--kv-bytes-per-gpu", type=positive)
+    add_fidelity(parser)
 
 
 def add_fidelity(parser: argparse.ArgumentParser) -> None:
@@ -204,6 +216,16 @@ def inputs(arguments: argparse.Namespace, *, gpu: str) -> Inputs:
     if path is None or found.offer.profile is None:
         return found
     return replace(found, offer=replace(found.offer, profile=profiles.read_over(found.offer.profile, path)))
+
+
+def planned(arguments: argparse.Namespace, verb_name: str) -> Answer:
+    """The plan that the arguments of `add_planned` describe, whether it works or not."""
+    from calc.answer import answer
+    from calc.errors import InputError
+
+    if arguments.input is None or arguments.output is None:
+        raise InputError(verb_name, "no lengths", "a plan needs --input and --output")
+    return answer(inputs(arguments, gpu=arguments.gpu))
 
 
 def emit(arguments: argparse.Namespace, record: dict[str, Any], lines: list[str]) -> None:

@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Any
 from commands.arguments import (
     INFEASIBLE,
     OK,
-    add_fidelity,
-    add_formats,
-    add_hardware,
-    add_source,
-    add_traffic,
+    add_planned,
     emit,
-    inputs,
     not_negative,
+    planned,
     positive,
-    tokens,
     verb,
 )
 
@@ -27,13 +22,7 @@ if TYPE_CHECKING:
 
 def add(verbs: Any) -> None:
     parser = verb(verbs, "cost", run, "what a plan costs: tenures, an API beside it, a day, energy")
-    add_source(parser)
-    add_hardware(parser)
-    add_formats(parser)
-    add_traffic(parser)
-    parser.add_argument("--max-model-len", type=tokens)
-    parser.add_argument("--max-seqs", type=tokens)
-    parser.add_argument("--kv-bytes-per-gpu", type=positive)
+    add_planned(parser)
     prices = parser.add_argument_group("prices, USD per GPU hour")
     prices.add_argument("--usd-per-gpu-hour", type=positive, help="on demand; default: the dated catalogue")
     prices.add_argument("--reserved-usd", type=positive)
@@ -57,19 +46,15 @@ def add(verbs: Any) -> None:
     day.add_argument("--warm-up-s", type=not_negative, default=60.0)
     day.add_argument("--hold-s", type=not_negative, default=300.0, help="before a replica is given up")
     day.add_argument("--requests-per-user-day", type=positive)
-    add_fidelity(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from calc.answer import answer, headline
+    from calc.answer import headline
     from calc.bill import bill_of
     from calc.bill_report import bill_headline, bill_json, day_headline
     from calc.contract import plan_json
-    from calc.errors import InputError
 
-    if arguments.input is None or arguments.output is None:
-        raise InputError("cost", "no lengths", "a bill needs --input and --output")
-    result = answer(inputs(arguments, gpu=arguments.gpu))
+    result = planned(arguments, "cost")
     if not result.verdict.fits:
         emit(arguments, {"plan": plan_json(result), "bill": None}, [headline(result)])
         return INFEASIBLE

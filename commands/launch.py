@@ -8,15 +8,9 @@ from typing import Any
 from commands.arguments import (
     INFEASIBLE,
     OK,
-    add_fidelity,
-    add_formats,
-    add_hardware,
-    add_source,
-    add_traffic,
+    add_planned,
     emit,
-    inputs,
-    positive,
-    tokens,
+    planned,
     verb,
 )
 
@@ -25,31 +19,22 @@ def add(verbs: Any) -> None:
     parser = verb(
         verbs, "launch", run, "commands that start a plan, a Kubernetes manifest, the scenario as a file"
     )
-    add_source(parser)
-    add_hardware(parser)
-    add_formats(parser)
-    add_traffic(parser)
-    parser.add_argument("--max-model-len", type=tokens)
-    parser.add_argument("--max-seqs", type=tokens)
-    parser.add_argument("--kv-bytes-per-gpu", type=positive)
+    add_planned(parser)
     parser.add_argument(
         "--print",
         choices=("commands", "manifest", "scenario"),
         default="commands",
         help="what to print without --json: ready to be written to a file",
     )
-    add_fidelity(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from calc.answer import answer, headline
+    from calc.answer import headline
     from calc.errors import InputError
     from calc.handover import handover_of
     from calc.scenario import to_json, to_query
 
-    if arguments.input is None or arguments.output is None:
-        raise InputError("launch", "no lengths", "a plan needs --input and --output")
-    result = answer(inputs(arguments, gpu=arguments.gpu))
+    result = planned(arguments, "launch")
     if not result.verdict.fits:
         emit(arguments, {"commands": [], "verdict": result.verdict.as_json()}, [headline(result)])
         return INFEASIBLE
