@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isfinite
 
 
 class Wall(StrEnum):
@@ -40,7 +41,8 @@ class Verdict:
     """Whether a configuration works; if not: which wall, short by how much, and the nearest changes that would.
 
     `short_by` is in the unit of the wall: bytes for memory, seconds for latency targets, requests/s for throughput,
-    tokens for the context.
+    tokens for the context; for devices, money and power a share of the limit, infinite where that is 0 or what would be
+    used is not known (null in JSON, which has no infinity).
     """
 
     fits: bool
@@ -53,7 +55,7 @@ class Verdict:
         return {
             "fits": self.fits,
             "wall": str(self.wall),
-            "short_by": self.short_by,
+            "short_by": self.short_by if isfinite(self.short_by) else None,
             "reason": self.reason,
             "nearest": [{"text": c.text, "settings": dict(c.settings)} for c in self.nearest],
         }

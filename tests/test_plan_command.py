@@ -54,6 +54,27 @@ def test_what_is_not_to_be_had_is_infeasible_and_said(capsys):
     assert (code, record["nearest"][0]["verdict"]["wall"]) == (3, "budget")
 
 
+@pytest.mark.parametrize(
+    ("limit", "wall"),
+    [
+        (["--available", "l40s=0"], "availability"),
+        (["--budget", "5"], "budget"),
+        (["--power-kw", "1"], "power"),
+    ],
+)
+def test_a_limit_of_nothing_and_an_unknown_use_are_told_without_infinity(capsys, limit, wall):
+    gpu = (
+        "l40s" if wall == "availability" else "apple-m1"
+    )  # neither a price nor a power is published for the latter
+    engine = "vllm" if wall == "availability" else "llama.cpp"
+    given = ("--rate", "0.1", "--input", "100", "--output", "20", "--gpu", gpu, "--engine", engine)
+    code = main(["plan", "Qwen/Qwen3-0.6B", *given, *limit, "--json"])
+    text = capsys.readouterr().out
+    assert code == 3
+    assert json.loads(text)["nearest"][0]["verdict"]["wall"] == wall
+    assert "Infinity" not in text
+
+
 def test_an_own_price_decides(capsys):
     given = (*SMALL, "--rate", "5", "--tpot", "0.03", "--gpu", "l40s", "h100-sxm5-80gb")
     _, record = plan(capsys, *given, "--price", "h100-sxm5-80gb=0.05")

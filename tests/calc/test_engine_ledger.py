@@ -21,6 +21,7 @@ from calc.memory.engines.shapes import shape_of
 from calc.memory.engines.sharding import allocated, pipeline_stages
 from calc.memory.engines.versions import VLLM_VERSIONS, release, rules_of
 from calc.memory.report import fit_json
+from calc.quantization import WHAT_IF, weight_bytes
 from calc.units import GIB, MIB
 from presets import accelerators, engine_memory, models
 from presets.engine_log_check import ledger_of, no_pool
@@ -418,6 +419,16 @@ def test_a_ledger_adds_up(start, gpu):
         assert rank.kv.best == pytest.approx(float(rank.budget.best) - counted, rel=1e-9)
     for line in rank.lines:
         assert line.bytes.low <= line.bytes.best <= line.bytes.high
+
+
+@pytest.mark.parametrize("engine", FILLING)
+def test_every_format_has_a_ledger_that_holds_its_bytes(engine):
+    for name in WHAT_IF:
+        rank = ledger(
+            LLAMA_8B, H100, Layout(), EngineSettings(engine=engine, quantization=name), nearest=False
+        ).tightest
+        # What the engine keeps differs from what is stored by padding and by bitsandbytes' unpacked scales.
+        assert rank.bytes_of(LineKind.WEIGHTS) == pytest.approx(weight_bytes(LLAMA_8B, name).stored, rel=0.16)
 
 
 @settings(max_examples=30, deadline=None)

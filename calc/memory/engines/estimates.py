@@ -6,10 +6,10 @@ from calc.accelerator import Accelerator
 from calc.memory.engines.kv_formats import EngineKvFormat
 from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape
-from calc.memory.engines.sharding import ShardPlan, StageLayers
+from calc.memory.engines.sharding import ShardPlan, StageLayers, stored_in
 from calc.memory.engines.versions import LATEST, Release
 from calc.memory.kv import kv_bytes_per_token
-from calc.model import ModelSpec
+from calc.model import ModelSpec, Role
 from calc.provenance import Estimate, Provenance
 from calc.quantization import FORMATS, KV_FORMATS
 from calc.units import GIB
@@ -71,9 +71,12 @@ def is_bitsandbytes(shape: ModelShape, plan: ShardPlan) -> bool:
 
 def format_names(shape: ModelShape, plan: ShardPlan) -> set[str]:
     """Stored formats of the decoder's weights, under the what-if where there is one."""
-    if plan.quantization:
-        return {plan.quantization}
-    return {w.stored for block in shape.blocks for sub in block.sublayers for w in sub.weights}
+    return {
+        stored_in(weight, Role.DECODER, plan.quantization).name
+        for block in shape.blocks
+        for sublayer in block.sublayers
+        for weight in sublayer.weights
+    }
 
 
 def default_mxfp4_kernel(accelerator: Accelerator, version: Release = LATEST) -> str:
