@@ -82,6 +82,7 @@ class SourceFault(StrEnum):
     SERVER = "server"
     REDIRECTS = "redirects"
     UNREADABLE = "unreadable"
+    NOT_STORED = "not-stored"
 
 
 class SourceError(RidgebeamError):

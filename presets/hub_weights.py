@@ -1,71 +1,107 @@
 """Downloading a checkpoint from the hub: small files whole, weights in windows that go on where they stopped.
 
-Files lie in the user's cache folder and are not asked for again. Nothing is unpacked or run.
+Files lie in the user's cache folder, apart by commit, and are not asked for again. Nothing is unpacked or run.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from calc.errors import SourceError, SourceFault
 from calc.units import MIB
+from presets import hub_faults
 from presets.checkpoint import INDEX_FILE, LENGTH_BYTES, SINGLE_FILE, header_length, parse_header, shards_of
 from presets.hub import open_client
 from presets.hub_cache import default_folder
-from presets.hub_client import HubClient
+from presets.hub_client import HubClient, json_object
 
-WINDOW_BYTES = 64 * MIB
+WINDOW_BYTES = 64 * MIB  # more than the longest header that is read
+WINDOW_S = 600.0  # for a window, so that a line of one megabit per second is enough
 MAX_SMALL_FILE = 64 * MIB
-SMALL_FILES = ("config.json", "tokenizer.json", "generation_config.json")
+CONFIG_FILE = "config.json"
+SMALL_FILES = (CONFIG_FILE, "tokenizer.json", "generation_config.json")
 
 
 def fetched(repo_id: str, *, weights: bool = True) -> Path:
     """The folder of a hub model: config and tokenizer, and the safetensors if `weights`. Raises SourceError."""
-    folder = default_folder() / "weights" / repo_id.replace("/", "--")
     client = open_client()
-    info = client.info(repo_id, None)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in SMALL_FILES:
-        _fetch_small(client, repo_id, name, folder)
-    if not (folder / "config.json").is_file():
-        raise SourceError(SourceFault.NO_CONFIG, f"{repo_id} has no config.json.")
-    if weights:
-        names: tuple[str, ...] = (SINGLE_FILE,)
-        if _fetch_small(client, repo_id, INDEX_FILE, folder):
-            names = shards_of(json.loads((folder / INDEX_FILE).read_bytes()))
-        for name in names:
-            _fetch_large(client, repo_id, name, folder / name, info.commit)
+    commit = client.info(repo_id, None).commit
+    folder = default_folder() / "weights" / repo_id.replace("/", "--") / (commit or "main")
+    with _disk_faults(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in SMALL_FILES:
+            _fetch_small(client, repo_id, name, folder, commit)
+        if not (folder / CONFIG_FILE).is_file():
+            raise SourceError(SourceFault.NO_CONFIG, f"{repo_id} has no {CONFIG_FILE}.")
+        if weights:
+            names: tuple[str, ...] = (SINGLE_FILE,)
+            if _fetch_small(client, repo_id, INDEX_FILE, folder, commit):
+                names = shards_of(json.loads((folder / INDEX_FILE).read_bytes()))
+            patient = replace(client, limits=replace(client.limits, total_s=WINDOW_S))
+            for name in names:
+                _fetch_large(patient, repo_id, name, folder / name, commit)
     return folder
 
 
-def _fetch_small(client: HubClient, repo_id: str, name: str, folder: Path) -> bool:
-    if not (folder / name).is_file():
-        got = client.file(repo_id, name, None, max_bytes=MAX_SMALL_FILE)
+def _fetch_small(client: HubClient, repo_id: str, name: str, folder: Path, commit: str | None) -> bool:
+    """Whether the repository has this JSON object, which then lies in `folder`."""
+    path = folder / name
+    if not path.is_file():
+        got = client.file(repo_id, name, commit, max_bytes=MAX_SMALL_FILE)
         if got is None:
             return False
-        (folder / name).write_bytes(got.data)
+        json_object(got.data, client.asked_for_file(repo_id, name, commit))
+        part = _part_of(path)
+        part.write_bytes(got.data)
+        part.replace(path)
     return True
 
 
 def _fetch_large(client: HubClient, repo_id: str, name: str, path: Path, commit: str | None) -> None:
-    """One shard, window by window."""
+    """One shard, window by window. What is not as long as its header says is not kept."""
     if path.is_file():
         return
-    part = path.with_suffix(".part")
-    total: int | None = None
-    while total is None or part.stat().st_size < total:
-        start = part.stat().st_size if part.exists() else 0
-        got = client.window(repo_id, name, commit, start=start, stop=start + WINDOW_BYTES)
-        if got is None or not got.data:
-            raise SourceError(
-                SourceFault.NOT_FOUND, f"{repo_id} gave nothing of {name} from byte {start} on."
+    part = _part_of(path)
+    total = _begun(part)
+    have = part.stat().st_size if total is not None else 0
+    while total is None or have < total:
+        got = client.window(repo_id, name, commit, start=have, stop=have + WINDOW_BYTES)
+        if got is None:
+            raise hub_faults.fault(
+                SourceFault.NOT_FOUND, f"{repo_id} has no {name}.", "Take a model with safetensors."
             )
-        with part.open("ab") as file:
+        _require_room(part.parent, len(got.data) if total is None else total - have)
+        with part.open("ab" if have else "wb") as file:
             file.write(got.data)
-        total = _file_bytes(part)
-    os.replace(part, path)  # noqa: PTH105 - replaces on every system
+        have += len(got.data)
+        total = _file_bytes(part) if total is None else total
+        if not got.data:
+            break
+    if have != total:
+        part.unlink()
+        raise SourceError(
+            SourceFault.UNREADABLE,
+            f"{name} of {repo_id} does not end at the {total:,} bytes that its header lists.",
+            next_step="Try again; if it stays so, the file is damaged: take another model.",
+        )
+    part.replace(path)
+
+
+def _part_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.part")
+
+
+def _begun(part: Path) -> int | None:
+    """Bytes that a file begun earlier will have; None where there is none, or not even its header came."""
+    try:
+        return _file_bytes(part) if part.is_file() else None
+    except SourceError:
+        return None
 
 
 def _file_bytes(path: Path) -> int:
@@ -74,3 +110,27 @@ def _file_bytes(path: Path) -> int:
         length = header_length(file.read(LENGTH_BYTES), file=path.name)
         tensors = parse_header(file.read(length), file=path.name)
     return LENGTH_BYTES + length + sum(tensor.stored_bytes for tensor in tensors)
+
+
+def _require_room(folder: Path, needed_bytes: int) -> None:
+    """Raise before the disk is filled by what will not fit."""
+    free = shutil.disk_usage(folder).free
+    if needed_bytes > free:
+        raise _not_stored(folder, f"{needed_bytes:,} bytes are still to come, and {free:,} are free")
+
+
+@contextmanager
+def _disk_faults(folder: Path) -> Iterator[None]:
+    """What the disk does not take, named as a source that did not deliver; what came before stays for the next time."""
+    try:
+        yield
+    except OSError as error:
+        raise _not_stored(folder, error.strerror or type(error).__name__) from error
+
+
+def _not_stored(folder: Path, why: str) -> SourceError:
+    return SourceError(
+        SourceFault.NOT_STORED,
+        f"The model's files cannot be written to {folder}: {why}.",
+        next_step="Free some space, or set RIDGEBEAM_CACHE_DIR to another folder.",
+    )

@@ -301,6 +301,13 @@ def _handler(hub):
         def fault_reset(self, repo, repo_id, name, data):
             self.close_connection = True  # nothing is sent at all
 
+        def fault_down_from(self, repo, repo_id, name, data):
+            """Goes away for ranges that begin at or beyond this byte."""
+            begin = int((self.headers.get("range") or "bytes=0-").removeprefix("bytes=").partition("-")[0])
+            if begin >= int(repo.fault.partition(":")[2]):
+                return self.fault_reset(repo, repo_id, name, data)
+            return self.send_file(data, COMMIT)
+
         def fault_garbage(self, repo, repo_id, name, data):
             self.wfile.write(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
             self.close_connection = True
