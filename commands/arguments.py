@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calc.errors import InputError
 from calc.units import GIB
 
 if TYPE_CHECKING:
@@ -221,11 +222,19 @@ def inputs(arguments: argparse.Namespace, *, gpu: str) -> Inputs:
 def planned(arguments: argparse.Namespace, verb_name: str) -> Answer:
     """The plan that the arguments of `add_planned` describe, whether it works or not."""
     from calc.answer import answer
-    from calc.errors import InputError
 
     if arguments.input is None or arguments.output is None:
         raise InputError(verb_name, "no lengths", "a plan needs --input and --output")
     return answer(inputs(arguments, gpu=arguments.gpu))
+
+
+def write_file(flag: str, path: str, parts: Iterable[str]) -> None:
+    """Write the file that a flag names; raises InputError where it cannot be written."""
+    try:
+        with Path(path).open("w", encoding="utf-8") as file:
+            file.writelines(parts)
+    except OSError as error:
+        raise InputError(flag, path, f"it must be a file that can be written ({error.strerror})") from error
 
 
 def emit(arguments: argparse.Namespace, record: dict[str, Any], lines: list[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import NOT_JSON, InputError, ProbeError
-from commands.arguments import OK, add_formats, add_layout, emit, positive, tokens, verb
+from commands.arguments import OK, add_formats, add_layout, emit, positive, tokens, verb, write_file
 
 if TYPE_CHECKING:
     from calc.endpoint.plan import TestPlan
@@ -83,14 +83,16 @@ def run(arguments: argparse.Namespace) -> int:
     slo = Slo(ttft_s=arguments.ttft, tpot_s=arguments.tpot, e2e_s=arguments.e2e)
     report = report_of(measured, model=model, slo=slo)
     content, lines = report_json(report), report_lines(report)
-    if arguments.calibrate:
-        content["calibration"], more = _calibrated(arguments, measured, model)
-        lines += more
-    if arguments.second_opinion:
-        content["second_opinion"], more = _second_opinion(question, report)
-        lines += more
-    if arguments.out:
-        _write(Path(arguments.out), report, content | {"run": record})
+    try:
+        if arguments.calibrate:
+            content["calibration"], more = _calibrated(arguments, measured, model)
+            lines += more
+        if arguments.second_opinion:
+            content["second_opinion"], more = _second_opinion(question, report)
+            lines += more
+    finally:  # what was measured is kept, whatever could not be made of it
+        if arguments.out:
+            write_file("--out", arguments.out, [_text_of(arguments.out, report, content | {"run": record})])
     emit(arguments, content, lines)
     return OK
 
@@ -241,23 +243,17 @@ def _measure(question: Question) -> tuple[EndpointRun, dict[str, Any]]:
     return state.run, state.record
 
 
-def _write(path: Path, report: EndpointReport, content: dict[str, Any]) -> None:
+def _text_of(path: str, report: EndpointReport, content: dict[str, Any]) -> str:
+    """The report in the format that the file's ending names; JSON for any other."""
     from calc.endpoint.html import report_html
     from calc.endpoint.tables import level_rows, rows_csv
 
-    suffix = path.suffix.lower()
+    suffix = Path(path).suffix.lower()
     if suffix == ".html":
-        text = report_html(report)
-    elif suffix == ".csv":
-        text = rows_csv(level_rows(report))
-    else:
-        text = json.dumps(content, indent=1)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            "--out", str(path), f"it must be a file that can be written ({error.strerror})"
-        ) from error
+        return report_html(report)
+    if suffix == ".csv":
+        return rows_csv(level_rows(report))
+    return json.dumps(content, indent=1)
 
 
 def _calibrated(
@@ -268,10 +264,5 @@ def _calibrated(
     if model is None:
         raise InputError("--calibrate", arguments.calibrate, "it needs --source and --gpu")
     fitted = calibrate(model, observations_of(measured), source=f"{measured.model} at {measured.target}")
-    try:
-        Path(arguments.calibrate).write_text(json.dumps(fitted.profile.as_json(), indent=1), encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            "--calibrate", arguments.calibrate, f"it cannot be written ({error.strerror})"
-        ) from error
+    write_file("--calibrate", arguments.calibrate, [json.dumps(fitted.profile.as_json(), indent=1)])
     return fitted.as_json(), fitted.lines()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from commands.arguments import (
@@ -21,6 +20,7 @@ from commands.arguments import (
     seed,
     tokens,
     verb,
+    write_file,
 )
 from commands.simulate_features import add_features, features_of, told_of_features
 
@@ -300,10 +300,9 @@ def _single(arguments: argparse.Namespace, experiment: Experiment) -> tuple[dict
 
     result = experiment.run(log_passes=LOGGED_PASSES if arguments.chrome_trace else 0)
     if arguments.csv:
-        with Path(arguments.csv).open("w", encoding="utf-8") as file:
-            file.writelines(request_lines(result))
+        write_file("--csv", arguments.csv, request_lines(result))
     if arguments.chrome_trace:
-        Path(arguments.chrome_trace).write_text(json.dumps(chrome_trace(result)), encoding="utf-8")
+        write_file("--chrome-trace", arguments.chrome_trace, [json.dumps(chrome_trace(result))])
     record = summary(result, experiment.slo)
     return record, _lines(record, targets=_has_targets(experiment))
 

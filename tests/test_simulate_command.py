@@ -66,6 +66,13 @@ def test_files_are_written(capsys, tmp_path):
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 
 
+@pytest.mark.parametrize("flag", ["--csv", "--chrome-trace"])
+def test_a_file_that_cannot_be_written_is_named(capsys, tmp_path, flag):
+    code, record = told(capsys, *TRAFFIC, *STEP, flag, str(tmp_path / "no folder/here"))
+    assert code == 2
+    assert f"{flag}: got" in record["error"]["message"]
+
+
 def test_the_search_says_what_it_found(capsys):
     code, record = told(capsys, *TRAFFIC, *STEP, "--ttft", "0.2", "--percentile", "95", "--find", "rate")
     assert code == 0
