@@ -14,7 +14,7 @@ import threading
 from calc.errors import InputError, ProbeError, RidgebeamError
 from calc.simulation.rules import EngineRules, engine_rules
 
-KV_SHARE = 0.25  # of the free memory
+KV_SHARE = 0.25  # of the memory that the weights leave free on their device
 MOST_TOKENS = 65_536  # of cache, unless more blocks are asked for
 
 
@@ -61,6 +61,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from probes.engine_server.loading import Wanted, load, parameters_of
     from probes.engine_server.routes import Service, application
     from probes.engine_server.text import tokenizer_of
+    from probes.torch_device import TorchDevice
 
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
@@ -77,7 +78,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     shape = loaded.decoder.shape
     token_bytes = 2 * shape.layers * shape.kv_heads * shape.head_dim * loaded.decoder.dtype.itemsize
-    engine = Engine(loaded.decoder, rules_of(arguments, _cache_blocks(arguments, token_bytes)))
+    free_bytes = TorchDevice(str(loaded.decoder.device)).free_bytes()
+    engine = Engine(loaded.decoder, rules_of(arguments, _cache_blocks(arguments, token_bytes, free_bytes)))
     service = Service(engine=engine, tokenizer=tokenizer_of(loaded.folder), name=loaded.name)
     thread = threading.Thread(target=engine.run, name="engine", daemon=True)
     thread.start()
@@ -115,10 +117,8 @@ def _socket(port: int) -> socket.socket:
     return found
 
 
-def _cache_blocks(arguments: argparse.Namespace, token_bytes: int) -> int:
-    from probes.torch_device import host_free_bytes
-
-    tokens = min(MOST_TOKENS, int(KV_SHARE * host_free_bytes() / token_bytes))
+def _cache_blocks(arguments: argparse.Namespace, token_bytes: int, free_bytes: int) -> int:
+    tokens = min(MOST_TOKENS, int(KV_SHARE * free_bytes / token_bytes))
     return int(arguments.blocks or max(1, tokens // arguments.block_size))
 
 

@@ -60,18 +60,14 @@ def load(wanted: Wanted) -> Loaded:
         raise InputError("dtype", kind, f"choose one of {', '.join(DTYPES)}")
     dtype = DTYPES[kind]
     shape = shape_of(config_of(wanted.source))
-    folder, why = (None, "as asked") if wanted.random else _folder_of(wanted.source)
+    needed, room = parameters_of(shape) * dtype.itemsize, int(WEIGHTS_SHARE * device.free_bytes())
+    folder, why = (None, "as asked") if wanted.random else _folder_of(wanted.source, needed, room)
     if folder is not None:
-        if parameters_of(shape) * dtype.itemsize > WEIGHTS_SHARE * device.free_bytes():
-            raise ProbeError(
-                f"{wanted.source} needs {parameters_of(shape) * dtype.itemsize:,} bytes of weights, more than half of what is free.",
-                next_step="Take a smaller model, a 16-bit --dtype, or --random.",
-            )
         weights = load_weights(folder, dtype=dtype, device=device.device)
         note = f"weights of {wanted.source}"
     else:
         most = wanted.parameters or (CPU_PARAMETERS if device.kind == "cpu" else GPU_PARAMETERS)
-        most = min(most, int(WEIGHTS_SHARE * device.free_bytes() / dtype.itemsize))
+        most = min(most, room // dtype.itemsize)
         whole, shape = shape, scaled_down(shape, most)
         weights = random_weights(shape, dtype=dtype, device=device.device)
         size = (
@@ -109,16 +105,29 @@ def has_weights(folder: Path) -> bool:
     return (folder / SINGLE_FILE).is_file() or (folder / INDEX_FILE).is_file()
 
 
-def _folder_of(source: str) -> tuple[Path | None, str]:
-    """(folder with weights, ""), or (None, why there is none)."""
+def _folder_of(source: str, needed_bytes: int, room_bytes: int) -> tuple[Path | None, str]:
+    """(folder with weights, ""), or (None, why there is none). Raises ProbeError before it downloads what has no room."""
     path = Path(source)
     if path.exists():
         folder = path if path.is_dir() else path.parent
-        return (folder, "") if has_weights(folder) else (None, "no safetensors beside the config")
+        if not has_weights(folder):
+            return None, "no safetensors beside the config"
+        _require_room(source, needed_bytes, room_bytes)
+        return folder, ""
     try:
+        fetched(source, weights=False)  # whether the hub delivers at all
+        _require_room(source, needed_bytes, room_bytes)
         return fetched(source), ""
     except SourceError as error:
-        return None, f"the hub did not deliver: {error.fault}"
+        return None, f"no weights from the hub: {error.fault}"
+
+
+def _require_room(source: str, needed_bytes: int, room_bytes: int) -> None:
+    if needed_bytes > room_bytes:
+        raise ProbeError(
+            f"{source} needs {needed_bytes:,} bytes of weights, and {room_bytes:,} are a half of what is free.",
+            next_step="Take a smaller model, a 16-bit --dtype, or --random.",
+        )
 
 
 def parameters_of(shape: DecoderShape) -> int:
