@@ -3,12 +3,10 @@
 Needs Chromium (on the path, or in CHROMIUM). Targets: heading 3.5 s cold and 1.5 s warm, answer 0.6 s, script 0.1 s.
 """
 
-import os
-import shutil
 import statistics
 import time
 
-from bench._server import served
+from bench._browser import app_in_browser
 from bench._timing import median_s
 
 REPEATS = 5
@@ -16,24 +14,13 @@ REPEATS = 5
 
 def rows():
     yield from _script()
-    executable = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    if executable is None:
-        return
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play, served() as server:
-        browser = play.chromium.launch(
-            executable_path=executable, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        page = browser.new_context(reduced_motion="reduce").new_page()
-        yield "first heading, fresh server, empty browser cache", _heading_s(page, server.url), "s"
-        yield (
-            "heading of a reload",
-            statistics.median(_heading_s(page, server.url) for _ in range(REPEATS)),
-            "s",
-        )
+    with app_in_browser() as opened:
+        if opened is None:
+            return
+        page, url = opened
+        yield "first heading, fresh server, empty browser cache", _heading_s(page, url), "s"
+        yield "heading of a reload", statistics.median(_heading_s(page, url) for _ in range(REPEATS)), "s"
         yield "changed rate to changed title", statistics.median(_changes_s(page)), "s"
-        browser.close()
 
 
 def _script():

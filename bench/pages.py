@@ -4,13 +4,11 @@ Target 0.6 s at the pages' default sizes, of which the script takes under 0.1 s 
 Needs Chromium for the browser's rows.
 """
 
-import os
 import re
-import shutil
 import statistics
 import time
 
-from bench._server import served
+from bench._browser import app_in_browser
 from bench._timing import median_s
 
 REPEATS = 5
@@ -45,25 +43,16 @@ SCRIPTS = (
 
 def rows():
     yield from _scripts()
-    executable = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    if executable is None:
-        return
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play, served() as server:
-        browser = play.chromium.launch(
-            executable_path=executable, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        page = browser.new_context(
-            reduced_motion="reduce", viewport={"width": 1280, "height": 1600}
-        ).new_page()
+    with app_in_browser(viewport={"width": 1280, "height": 1600}) as opened:
+        if opened is None:
+            return
+        page, url = opened
         for path, role, name, key, words in MOVES:
-            page.goto(f"{server.url}/{path}")
+            page.goto(f"{url}/{path}")
             page.wait_for_selector("h1", timeout=120_000)
             page.wait_for_timeout(4000)
             times = [_move_s(page, role, name, key, words) for _ in range(REPEATS)]
             yield f"{path}: {name}, browser", statistics.median(times), "s"
-        browser.close()
 
 
 def _scripts():
