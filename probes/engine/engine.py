@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from calc.errors import InputError, ProbeError
+from calc.errors import ProbeError
 from calc.simulation.replay import Decisions
 from calc.simulation.rules import EngineRules
 from probes.engine.cache import Piece
@@ -88,17 +88,7 @@ class Engine:
 
         Raises InputError for a request that cannot run, ProbeError where the queue is full or the engine has stopped.
         """
-        shape = self.decoder.shape
-        if not prompt or min(prompt) < 0 or max(prompt) >= shape.vocabulary:
-            raise InputError(
-                "prompt", len(prompt), f"one token or more, each from 0 to {shape.vocabulary - 1}"
-            )
-        if max_tokens < 1 or len(prompt) + max_tokens > shape.positions:
-            raise InputError(
-                "max_tokens",
-                max_tokens,
-                f"the context length is {shape.positions}, the prompt has {len(prompt)}",
-            )
+        self.decoder.shape.check_lengths(prompt, max_tokens)
         with self._changed:
             request = Request(
                 self._numbers,

@@ -38,15 +38,6 @@ class Generated:
         return (self.stamps_s[-1] - self.stamps_s[0]) / max(1, len(self.stamps_s) - 1)
 
 
-def _checked(decoder: Decoder, prompt: Sequence[int], count: int) -> None:
-    if not prompt or min(prompt) < 0 or max(prompt) >= decoder.shape.vocabulary:
-        raise InputError(
-            "prompt", len(prompt), f"tokens are from 0 to {decoder.shape.vocabulary - 1}, at least one"
-        )
-    if count < 1 or len(prompt) + count > decoder.shape.positions:
-        raise InputError("tokens", count, f"prompt and answer fit {decoder.shape.positions} positions")
-
-
 def generate_without_cache(
     decoder: Decoder,
     prompt: Sequence[int],
@@ -56,7 +47,7 @@ def generate_without_cache(
     clock: Clock = time.perf_counter,
 ) -> Generated:
     """Every token computes the whole text again: 1 + 2 + ... + n tokens of work for n."""
-    _checked(decoder, prompt, count)
+    decoder.shape.check_lengths(prompt, count)
     dice, tokens, start = [Dice(sampling)], list(prompt), clock()
     found = Generated()
     for _ in range(count):
@@ -81,7 +72,7 @@ def generate(
     block_size: in pages of that many tokens, by the allocator of the calculators; None: in one piece. chunk: prompt
     tokens a pass; None: all at once.
     """
-    _checked(decoder, prompt, count)
+    decoder.shape.check_lengths(prompt, count)
     size = block_size or len(prompt) + count
     pages = PagedKvCache(num_blocks=blocks_for(len(prompt) + count, size), block_size=size)
     store = decoder.store(num_blocks=pages.num_blocks, block_size=size)
@@ -135,7 +126,7 @@ def generate_with_drafts(
 
     The distribution of the text is that of the large decoder alone; greedy text is the same text.
     """
-    _checked(decoder, prompt, count)
+    decoder.shape.check_lengths(prompt, count)
     if drafts < 1 or draft.shape.vocabulary != decoder.shape.vocabulary:
         raise InputError("drafts", drafts, "at least one, by a decoder with the same vocabulary")
     longest = len(prompt) + count + drafts + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,19 @@ class DecoderShape:
             raise InputError("num_key_value_heads", self.kv_heads, f"it must divide the {self.heads} heads")
         if self.head_dim % 2:
             raise InputError("head_dim", self.head_dim, "rotary positions need an even one")
+
+    def check_lengths(self, prompt: Sequence[int], count: int) -> None:
+        """Raise InputError for a prompt with unknown tokens or none, and for an answer of `count` tokens that does not fit."""
+        if not prompt or min(prompt) < 0 or max(prompt) >= self.vocabulary:
+            raise InputError(
+                "prompt", len(prompt), f"one token or more, each from 0 to {self.vocabulary - 1}"
+            )
+        if count < 1 or len(prompt) + count > self.positions:
+            raise InputError(
+                "max_tokens",
+                count,
+                f"the context length is {self.positions}, the prompt has {len(prompt)}",
+            )
 
     @property
     def qk_norm(self) -> bool:
