@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import BinaryIO
 
 from calc.errors import NOT_JSON, SourceError, SourceFault, shown
 from calc.units import MIB
@@ -90,6 +91,15 @@ def header_length(first_bytes: bytes, *, file: str) -> int:
     return length
 
 
+def read_header(file: BinaryIO, *, name: str) -> tuple[int, list[StoredTensor]]:
+    """(where the tensors' bytes begin, what they are), from the beginning of an open safetensors file."""
+    length = header_length(file.read(LENGTH_BYTES), file=name)
+    header = file.read(length)
+    if len(header) < length:
+        raise _unreadable(name, "it ends inside its header")
+    return LENGTH_BYTES + length, parse_header(header, file=name)
+
+
 def parse_header(header: bytes, *, file: str) -> list[StoredTensor]:
     """The tensors that a safetensors header lists (the JSON alone, without its length)."""
     try:
@@ -149,14 +159,18 @@ def shards_of(index: Mapping[str, object], *, file: str = INDEX_FILE) -> tuple[s
     return tuple(names)
 
 
-def read_local_facts(folder: Path) -> CheckpointFacts | None:
-    """Facts of the safetensors files in `folder` (the single file, or the index's shards); None where there is none."""
+def weight_files(folder: Path) -> tuple[str, ...]:
+    """Names of the safetensors files in `folder`: the single file, or the index's shards; none where there is neither."""
     index_path = folder / INDEX_FILE
     if (folder / SINGLE_FILE).is_file():
-        names: tuple[str, ...] = (SINGLE_FILE,)
-    elif index_path.is_file():
-        names = shards_of(_local_index(index_path), file=str(index_path))
-    else:
+        return (SINGLE_FILE,)
+    return shards_of(_local_index(index_path), file=str(index_path)) if index_path.is_file() else ()
+
+
+def read_local_facts(folder: Path) -> CheckpointFacts | None:
+    """Facts of the safetensors files in `folder`; None where there is none."""
+    names = weight_files(folder)
+    if not names:
         return None
     tensors = [tensor for name in names for tensor in _local_tensors(folder / name)]
     return facts_of(tensors, n_files=len(names), source="safetensors headers")
@@ -178,11 +192,7 @@ def _local_tensors(path: Path) -> list[StoredTensor]:
     if not path.is_file():
         raise _unreadable(str(path), "the index names it, but it is not there")
     with path.open("rb") as file:
-        length = header_length(file.read(LENGTH_BYTES), file=str(path))
-        header = file.read(length)
-    if len(header) < length:
-        raise _unreadable(str(path), "it ends inside its header")
-    return parse_header(header, file=str(path))
+        return read_header(file, name=str(path))[1]
 
 
 def _unreadable(file: str, why: str) -> SourceError:

@@ -5,7 +5,6 @@ Files lie in the user's cache folder, apart by commit, and are not asked for aga
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from pathlib import Path
 from calc.errors import SourceError, SourceFault
 from calc.units import MIB
 from presets import hub_faults
-from presets.checkpoint import INDEX_FILE, LENGTH_BYTES, SINGLE_FILE, header_length, parse_header, shards_of
+from presets.checkpoint import INDEX_FILE, SINGLE_FILE, read_header, weight_files
 from presets.hub import open_client
 from presets.hub_cache import default_folder
 from presets.hub_client import HubClient, json_object
@@ -39,27 +38,24 @@ def fetched(repo_id: str, *, weights: bool = True) -> Path:
         if not (folder / CONFIG_FILE).is_file():
             raise SourceError(SourceFault.NO_CONFIG, f"{repo_id} has no {CONFIG_FILE}.")
         if weights:
-            names: tuple[str, ...] = (SINGLE_FILE,)
-            if _fetch_small(client, repo_id, INDEX_FILE, folder, commit):
-                names = shards_of(json.loads((folder / INDEX_FILE).read_bytes()))
+            _fetch_small(client, repo_id, INDEX_FILE, folder, commit)
             patient = replace(client, limits=replace(client.limits, total_s=WINDOW_S))
-            for name in names:
+            for name in weight_files(folder) or (SINGLE_FILE,):
                 _fetch_large(patient, repo_id, name, folder / name, commit)
     return folder
 
 
-def _fetch_small(client: HubClient, repo_id: str, name: str, folder: Path, commit: str | None) -> bool:
-    """Whether the repository has this JSON object, which then lies in `folder`."""
+def _fetch_small(client: HubClient, repo_id: str, name: str, folder: Path, commit: str | None) -> None:
+    """Put this JSON object into `folder`, if the repository has it."""
     path = folder / name
-    if not path.is_file():
-        got = client.file(repo_id, name, commit, max_bytes=MAX_SMALL_FILE)
-        if got is None:
-            return False
+    if path.is_file():
+        return
+    got = client.file(repo_id, name, commit, max_bytes=MAX_SMALL_FILE)
+    if got is not None:
         json_object(got.data, client.asked_for_file(repo_id, name, commit))
         part = _part_of(path)
         part.write_bytes(got.data)
         part.replace(path)
-    return True
 
 
 def _fetch_large(client: HubClient, repo_id: str, name: str, path: Path, commit: str | None) -> None:
@@ -107,9 +103,8 @@ def _begun(part: Path) -> int | None:
 def _file_bytes(path: Path) -> int:
     """Bytes that the whole file has, by its header, which stands in the first window."""
     with path.open("rb") as file:
-        length = header_length(file.read(LENGTH_BYTES), file=path.name)
-        tensors = parse_header(file.read(length), file=path.name)
-    return LENGTH_BYTES + length + sum(tensor.stored_bytes for tensor in tensors)
+        begin, tensors = read_header(file, name=path.name)
+    return begin + sum(tensor.stored_bytes for tensor in tensors)
 
 
 def _require_room(folder: Path, needed_bytes: int) -> None:

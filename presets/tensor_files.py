@@ -15,7 +15,7 @@ import numpy as np
 
 from calc.errors import InputError, SourceError, SourceFault, shown
 from calc.quantization_error import E4M3, E5M2, FloatFormat
-from presets.checkpoint import LENGTH_BYTES, StoredTensor, header_length, parse_header
+from presets.checkpoint import LENGTH_BYTES, StoredTensor, header_length, read_header
 
 NEXT_STEP: Final = "Upload a .safetensors file, at best one shard or a single layer that holds the weight."
 MAX_DIMENSIONS: Final = 8
@@ -60,18 +60,13 @@ def tensor_list(file: BinaryIO, *, name: str) -> tuple[StoredTensor, ...]:
     """All tensors of the file, checked against its size; `SourceError` says what is wrong with a bad one."""
     size = _size(file)
     try:
-        length = header_length(file.read(LENGTH_BYTES), file=name)
-        header = file.read(length)
-        if len(header) < length:
-            raise _bad(name, "it ends inside its header")
-        tensors = parse_header(header, file=name)
+        begin, tensors = read_header(file, name=name)
     except SourceError as error:
         raise SourceError(error.fault, error.message, next_step=NEXT_STEP) from None
     if len(tensors) > MAX_TENSORS:
         raise _bad(name, f"it lists {len(tensors)} tensors (at most {MAX_TENSORS} are read)")
-    data = size - LENGTH_BYTES - length
     for tensor in tensors:
-        _check(tensor, data, name)
+        _check(tensor, size - begin, name)
     return tuple(tensors)
 
 

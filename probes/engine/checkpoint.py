@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
 from calc.errors import InputError, SourceError, SourceFault
-from presets.checkpoint import INDEX_FILE, LENGTH_BYTES, SINGLE_FILE, header_length, shards_of
+from presets.checkpoint import read_header, weight_files
 from probes.engine.shape import DecoderShape
 
 Weights = dict[str, torch.Tensor]
@@ -19,11 +18,9 @@ DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 def load_weights(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Weights:
     """All tensors of a folder's safetensors files, as `dtype` on `device`. Quantised checkpoints are refused."""
-    names: tuple[str, ...] = (SINGLE_FILE,)
-    if not (folder / SINGLE_FILE).is_file():
-        if not (folder / INDEX_FILE).is_file():
-            raise InputError("model", str(folder), "the folder holds no safetensors")
-        names = shards_of(json.loads((folder / INDEX_FILE).read_bytes()))
+    names = weight_files(folder)
+    if not names:
+        raise InputError("model", str(folder), "the folder holds no safetensors")
     return {
         name: tensor.to(device=device, dtype=dtype)
         for file in names
@@ -34,24 +31,21 @@ def load_weights(folder: Path, *, dtype: torch.dtype, device: torch.device) -> W
 def _tensors(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
     """(name, tensor) of one file, mapped into memory: the header, then the bytes of all tensors."""
     with path.open("rb") as file:
-        length = header_length(file.read(LENGTH_BYTES), file=str(path))
-        header = json.loads(file.read(length))
-    begin = LENGTH_BYTES + length
+        begin, tensors = read_header(file, name=str(path))
     data = torch.from_file(str(path), shared=False, size=path.stat().st_size, dtype=torch.uint8)
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        if entry["dtype"] not in DTYPES:
+    for tensor in tensors:
+        if tensor.format not in DTYPES:
             raise InputError(
-                name,
-                entry["dtype"],
+                tensor.name,
+                tensor.format,
                 f"weights must be stored as {', '.join(DTYPES)}",
                 next_step="Take the unquantised checkpoint and let the engine quantise it.",
             )
-        start, stop = (begin + offset for offset in entry["data_offsets"])
-        if not begin <= start <= stop <= len(data):
-            raise SourceError(SourceFault.UNREADABLE, f"{path.name} ends before tensor {name}.")
-        yield name, data[start:stop].clone().view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        start = begin + tensor.begin
+        stop = start + tensor.stored_bytes
+        if stop > len(data):
+            raise SourceError(SourceFault.UNREADABLE, f"{path.name} ends before tensor {tensor.name}.")
+        yield tensor.name, data[start:stop].clone().view(DTYPES[tensor.format]).reshape(tensor.shape)
 
 
 def weight_shapes(shape: DecoderShape) -> dict[str, tuple[int, ...]]:

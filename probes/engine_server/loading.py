@@ -11,7 +11,7 @@ import torch
 
 from calc.errors import InputError, ProbeError, SourceError
 from presets import models
-from presets.checkpoint import INDEX_FILE, SINGLE_FILE
+from presets.checkpoint import weight_files
 from presets.config_text import parse_config
 from presets.hub_weights import fetched
 from probes.engine.checkpoint import Weights, load_weights, weight_shapes
@@ -101,16 +101,12 @@ def config_of(source: str) -> dict[str, Any]:
     return config_of(str(fetched(source, weights=False)))
 
 
-def has_weights(folder: Path) -> bool:
-    return (folder / SINGLE_FILE).is_file() or (folder / INDEX_FILE).is_file()
-
-
 def _folder_of(source: str, needed_bytes: int, room_bytes: int) -> tuple[Path | None, str]:
     """(folder with weights, ""), or (None, why there is none). Raises ProbeError before it downloads what has no room."""
     path = Path(source)
     if path.exists():
         folder = path if path.is_dir() else path.parent
-        if not has_weights(folder):
+        if not weight_files(folder):
             return None, "no safetensors beside the config"
         _require_room(source, needed_bytes, room_bytes)
         return folder, ""
