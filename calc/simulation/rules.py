@@ -113,8 +113,8 @@ class EngineRules:
     tiers: host memory, or host memory and an SSD, for text whose blocks were reused.
     long_prefill_threshold: longest chunk of one prompt, 0: none. watermark: share of the pool that admission leaves
     free. reserve_full_prompt: admit a prompt only if all of it fits (vLLM's scheduler_reserve_full_isl).
-    reserve_tokens: Orca's length that every request reserves; None: its own length, an oracle. speculation: a draft. swap: host memory to which preempted requests go; None: they are
-    computed anew.
+    reserve_tokens: Orca's length that every request reserves; None: its own length, an oracle. speculation: a draft.
+    swap: host memory to which preempted requests go; None: they are computed anew.
     """
 
     family: EngineFamily
@@ -146,6 +146,7 @@ class EngineRules:
         self._refuse_unmodelled()
         self._check_counts()
         self._check_values()
+        self._check_memories()
         if self.speculation is not None and self.mixed_chunk:
             raise InputError("mixed_chunk", True, "it does not go with speculation")
         mixes = self.family in (_VLLM, _V0, _SARATHI)
@@ -171,6 +172,17 @@ class EngineRules:
             raise InputError("conservativeness", self.conservativeness, "it must lie between 0 and 10")
         if self.batch_timeout_s is not None and not self.batch_timeout_s >= 0:
             raise InputError("batch_timeout_s", self.batch_timeout_s, "it is a time in seconds, 0 or more")
+        if self.long_prefill_threshold and not self.chunked_prefill:
+            raise InputError(
+                "long_prefill_threshold", self.long_prefill_threshold, "it needs chunked prefill"
+            )
+
+    def _check_memories(self) -> None:
+        """What text may be kept in and move to beside the pool: tiers, swap space, and how long it stays known."""
+        if self.swap is not None and self.swap.link.latency_s:
+            raise InputError(
+                "swap latency", self.swap.link.latency_s, "leave it out: a swap takes the time of its copies"
+            )
         if len(self.tiers) > MAX_TIERS:
             raise InputError("tiers", len(self.tiers), f"at most {MAX_TIERS}: host memory and an SSD")
         if self.tiers and self.prefix_cache is False:
@@ -180,10 +192,6 @@ class EngineRules:
                 raise InputError("prefix_ttl_s", self.prefix_ttl_s, "it is a time in seconds, above 0")
             if self.prefix_cache is False:
                 raise InputError("prefix_ttl_s", self.prefix_ttl_s, "it needs the prefix cache")
-        if self.long_prefill_threshold and not self.chunked_prefill:
-            raise InputError(
-                "long_prefill_threshold", self.long_prefill_threshold, "it needs chunked prefill"
-            )
 
     def _check_counts(self) -> None:
         for name in (

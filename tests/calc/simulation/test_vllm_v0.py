@@ -149,6 +149,9 @@ def test_groups_that_cannot_be_are_refused():
         run(table([0], [5], [2], [30]), num_blocks=500, max_seqs=20, swap=host())
     with pytest.raises(InputError, match="swap"):
         engine_rules("vllm", num_blocks=50, swap=host())
+    slow_to_start = Link(kv_bytes_per_token=1.0, bandwidth_bytes_per_s=1e9, latency_s=1e-3)
+    with pytest.raises(InputError, match="swap latency"):
+        engine_rules("vllm-v0", num_blocks=50, swap=KvTier(num_blocks=9, link=slow_to_start))
     with pytest.raises(InputError, match="samples"):
         table([0], [5], [2], [0])
     with pytest.raises(InputError, match="token_budget"):
