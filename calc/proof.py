@@ -21,7 +21,8 @@ from calc.result import Answer
 from calc.scenario import Fidelity, Scenario
 from calc.simulation import capacity, workload
 from calc.simulation.cluster import Cluster, Router
-from calc.simulation.disaggregation import Link, PrefillPool
+from calc.simulation.disaggregation import PrefillPool
+from calc.simulation.link import Link
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import SimulationResult
 from calc.simulation.rules import EngineRules, Speculation, engine_rules

@@ -15,7 +15,8 @@ import numpy as np
 
 from calc.errors import InputError
 from calc.simulation.cluster import Cluster
-from calc.simulation.disaggregation import Link, PrefillPool
+from calc.simulation.disaggregation import PrefillPool
+from calc.simulation.link import Link
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import SimulationResult
 from calc.simulation.rules import MAX_COUNT, EngineRules, engine_rules

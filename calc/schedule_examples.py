@@ -10,7 +10,7 @@ from calc.memory.kv import sequence_bytes
 from calc.proof import clock_of
 from calc.result import Answer
 from calc.simulation import workload as arrivals
-from calc.simulation.disaggregation import Link
+from calc.simulation.link import Link
 from calc.simulation.requests import RequestTable
 from calc.simulation.step_table import StepTable
 

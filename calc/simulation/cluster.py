@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from calc.errors import InputError
-from calc.simulation.disaggregation import PrefillPool
+from calc.simulation.disaggregation import MAX_REPLICAS, PrefillPool
 from calc.simulation.kernels import layout
 
 
@@ -42,7 +42,9 @@ class Cluster:
     prefill: PrefillPool | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.replicas, int) or not 1 <= self.replicas <= 4096:
-            raise InputError("replicas", self.replicas, "it must be a whole number from 1 to 4,096")
+        if not isinstance(self.replicas, int) or not 1 <= self.replicas <= MAX_REPLICAS:
+            raise InputError(
+                "replicas", self.replicas, f"it must be a whole number from 1 to {MAX_REPLICAS:,}"
+            )
         if self.router not in ROUTER_CODES:
             raise InputError("router", str(self.router), f"choose one of {', '.join(Router)}")

@@ -9,8 +9,6 @@ from calc.simulation.link import Link
 from calc.simulation.rules import EngineRules
 from calc.simulation.step_table import StepTable
 
-__all__ = ["Link", "PrefillPool"]
-
 MAX_REPLICAS = 4096
 
 

@@ -17,7 +17,7 @@ from calc.simulation.requests import RequestTable
 from calc.simulation.results import PassRecord, SimulationResult
 from calc.simulation.rules import MAX_COUNT, EngineFamily, EngineRules
 from calc.simulation.run import Simulation
-from calc.simulation.step_table import FAR, StepTable
+from calc.simulation.step_table import StepTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +53,6 @@ class Replay:
         return None if shorter == longer else shorter
 
 
-def constant_step(seconds: float) -> StepTable:
-    """A step table that says `seconds` for every pass."""
-    return StepTable(
-        prefill_knots=(0.0, FAR), decode_knots=(0.0, FAR), base_s=((seconds, seconds), (seconds, seconds))
-    )
-
-
 def replay(
     requests: RequestTable,
     rules: EngineRules,
@@ -80,7 +73,7 @@ def replay(
     run = Simulation(
         requests,
         rules,
-        constant_step(pass_s[0]),
+        StepTable.affine(fixed_s=pass_s[0], prefill_s=0.0, decode_s=0.0, kv_s=0.0),
         skip=False,
         compiled=compiled,
         log_passes=MAX_COUNT,

@@ -21,7 +21,8 @@ from calc.schedule_examples import (
     step_of,
 )
 from calc.simulation.cluster import Cluster
-from calc.simulation.disaggregation import Link, PrefillPool
+from calc.simulation.disaggregation import PrefillPool
+from calc.simulation.link import Link
 from calc.simulation.requests import RequestTable
 from calc.simulation.rules import engine_rules
 from calc.simulation.step_table import StepTable
