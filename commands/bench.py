@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,33 +171,20 @@ def _step_model(arguments: argparse.Namespace) -> StepModel | None:
         if arguments.calibrate or arguments.source or arguments.gpu or arguments.profile:
             raise InputError("bench", "only a part", "a prediction needs --source and --gpu")
         return None
-    from calc.expected import stated
     from calc.profile import profile_from_json
-    from calc.step import StepModel
+    from calc.replica_model import replica_model
+    from calc.scenario import Fidelity
     from commands.arguments import scenario
-    from presets import profiles, sources
-    from presets.resolve import accelerator_named
+    from presets.resolve import resolve
 
     hardware = {
         name: value for name, value in vars(arguments).items() if name != "rate"
     }  # traffic is measured
-    chosen = scenario(argparse.Namespace(**hardware, revision=""), gpu=arguments.gpu)
-    accelerator = accelerator_named(arguments.gpu)
-    spec = sources.read(arguments.source).spec
+    found = resolve(scenario(argparse.Namespace(**hardware, revision=""), gpu=arguments.gpu))
     if arguments.profile:
         profile = profile_from_json(_json_of(Path(arguments.profile)))
-    else:
-        profile = profiles.load(
-            accelerator, chosen.engine, model_id=spec.id, engine_version=chosen.engine_version
-        )
-    return StepModel.of(
-        spec,
-        accelerator,
-        chosen.layout,
-        profile,
-        quantization=stated(chosen.quantization),
-        kv_dtype=chosen.kv_format,
-    )
+        found = replace(found, offer=replace(found.offer, profile=profile))
+    return replica_model(found, found.scenario.layout, fidelity=Fidelity.EXPECTED)
 
 
 def _json_of(path: Path) -> dict[str, Any]:
