@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -226,6 +227,17 @@ def planned(arguments: argparse.Namespace, verb_name: str) -> Answer:
     if arguments.input is None or arguments.output is None:
         raise InputError(verb_name, "no lengths", "a plan needs --input and --output")
     return answer(inputs(arguments, gpu=arguments.gpu))
+
+
+def writable(flag: str, path: str | None) -> None:
+    """Refuse a file that cannot be written before the work that would fill it; raises `InputError`."""
+    if path is None:
+        return
+    file = Path(path).absolute()
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise InputError(
+            flag, path, "it must be a file that can be written", next_step="Name one in a folder that exists."
+        )
 
 
 def write_file(flag: str, path: str, parts: Iterable[str]) -> None:

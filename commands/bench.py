@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import NOT_JSON, InputError, ProbeError
-from commands.arguments import OK, add_formats, add_layout, emit, positive, tokens, verb, write_file
+from commands.arguments import OK, add_formats, add_layout, emit, positive, tokens, verb, writable, write_file
 
 if TYPE_CHECKING:
     from calc.endpoint.plan import TestPlan
@@ -70,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     from probes.endpoint.job import Question
     from probes.endpoint.safety import ApiKey
 
+    writable("--out", arguments.out)
+    writable("--calibrate", arguments.calibrate)
     plan = _plan(arguments)
     model = _step_model(arguments)
     question = Question(

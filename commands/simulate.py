@@ -20,6 +20,7 @@ from commands.arguments import (
     seed,
     tokens,
     verb,
+    writable,
     write_file,
 )
 from commands.simulate_features import add_features, features_of, told_of_features
@@ -122,6 +123,8 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
+    writable("--csv", arguments.csv)
+    writable("--chrome-trace", arguments.chrome_trace)
     experiment = _experiment(arguments)
     if arguments.find:
         record, lines = _found(arguments, experiment)

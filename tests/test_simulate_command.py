@@ -123,6 +123,7 @@ def test_a_model_gives_step_time_and_blocks(capsys):
         ((*TRAFFIC, *STEP, "--router", "best"), "router"),
         ((*TRAFFIC, *STEP, "--engine-rules", "orca", "--token-budget", "512"), "do not have it"),
         ((*TRAFFIC, *STEP, "--blocks", "3"), "alone needs"),
+        ((*TRAFFIC, *STEP, "--block-size", "1e9"), "block_size"),
         (("model", *TRAFFIC, *STEP), "give one of the two"),
     ],
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from calc.errors import InputError
 from calc.simulation.kernels.layout import MAX_TIERS
@@ -16,6 +16,7 @@ from calc.simulation.link import KvTier
 from calc.simulation.step_table import StepTable
 
 MAX_COUNT = 2**30
+LARGEST_BLOCK: Final = 1 << 20  # tokens: longer than the context of any model; a replica keeps lists of that width
 MAX_DRAFTS = 64
 NO_BUDGET = 2**40  # tokens a pass, where an engine knows no budget
 
@@ -198,9 +199,9 @@ class EngineRules:
             "num_blocks", "block_size", "token_budget", "max_seqs", "max_prefill_tokens", "batch_size",
             "reserve_tokens",
         ):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or not 1 <= value <= MAX_COUNT):
-                raise InputError(name, value, f"it must be a whole number from 1 to {MAX_COUNT:,}")
+            value, most = getattr(self, name), LARGEST_BLOCK if name == "block_size" else MAX_COUNT
+            if value is not None and (not isinstance(value, int) or not 1 <= value <= most):
+                raise InputError(name, value, f"it must be a whole number from 1 to {most:,}")
         if not 0 <= self.long_prefill_threshold <= MAX_COUNT:
             raise InputError(
                 "long_prefill_threshold", self.long_prefill_threshold, "it must be 0 or positive"
