@@ -16,7 +16,8 @@ from calc.simulation.link import KvTier
 from calc.simulation.step_table import StepTable
 
 MAX_COUNT = 2**30
-LARGEST_BLOCK: Final = 1 << 20  # tokens: longer than the context of any model; a replica keeps lists of that width
+LARGEST_BLOCK: Final = 1 << 20
+"""Tokens: longer than the context of any model; a replica keeps lists of that width."""
 MAX_DRAFTS = 64
 NO_BUDGET = 2**40  # tokens a pass, where an engine knows no budget
 
