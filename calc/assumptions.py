@@ -19,6 +19,7 @@ from calc.step.spread import spread_factor
 
 FORECAST_FACTOR = 1.2
 """How far traffic and lengths may lie from what was typed (our choice: nobody's forecast is nearer than a fifth)."""
+FORECAST = "a forecast: a fifth either way"
 HIT_RATE_FACTOR = 1.5
 """The same for the share of prompts that a prefix cache holds: it depends on routing and eviction (our choice)."""
 ASSUMED_FACTOR = 1.25
@@ -33,6 +34,8 @@ BURSTY_ARRIVAL_CV = 3.0
 """Gaps of public request traces reach a coefficient of variation of 2 to 3 in busy hours (Azure and BurstGPT traces)."""
 OUTPUT_CV = 1.5
 """Answers of public chat and reasoning traces: coefficients of variation from 0.7 to 1.5."""
+ACCEPTANCE = (0.53, 0.89)
+"""Lowest and highest of the measured drafting models in Leviathan et al. 2023 (arXiv 2211.17192), table 3."""
 HEADROOM = (0.15, 0.6)
 """What people set: from 87% to 62% target utilisation."""
 
@@ -77,7 +80,7 @@ STEP_MODEL = "step model as a whole"
 def uncertain(result: Answer) -> tuple[Assumption, ...]:
     """The assumptions of this answer, traffic first. What the scenario fixes (a typed KV room) is not uncertain."""
     inputs = result.inputs
-    found = [*_traffic(inputs), *_bursts(inputs), *_memory(result)]
+    found = [*_traffic(inputs), *_drafting(inputs), *_bursts(inputs), *_memory(result)]
     if inputs.scenario.fidelity == Fidelity.TEXTBOOK:
         found += _textbook_times(inputs)
     elif inputs.scenario.fidelity == Fidelity.EXPECTED and inputs.offer.profile is not None:
@@ -89,64 +92,74 @@ def _scenario(inputs: Inputs, **fields: object) -> Inputs:
     return replace(inputs, scenario=replace(inputs.scenario, **fields))  # type: ignore[arg-type]
 
 
-def _around(inputs: Inputs, field: str, *, name: str, unit: str, factor: float, why: str) -> Assumption:
-    """An assumption that is one number of the scenario, a factor either way."""
-    now = float(getattr(inputs.scenario, field))
-    low, high = now / factor, now * factor
+def _between(
+    inputs: Inputs,
+    field: str,
+    ends: tuple[float, float],
+    *,
+    name: str,
+    shown: Callable[[float], str],
+    why: str,
+    bursts: bool = False,
+) -> Assumption:
+    """An assumption that is one number of the scenario, somewhere between two ends."""
+    low, high = ends
     return Assumption(
         name=name,
-        now=fmt.plain(now, unit),
-        low_text=fmt.plain(low, unit),
-        high_text=fmt.plain(high, unit),
+        now=shown(getattr(inputs.scenario, field)),
+        low_text=shown(low),
+        high_text=shown(high),
         low=_scenario(inputs, **{field: low}),
         high=_scenario(inputs, **{field: high}),
         why=why,
+        bursts=bursts,
     )
+
+
+def _forecast(inputs: Inputs, field: str, *, name: str, unit: str) -> Assumption:
+    """A number of the scenario that somebody forecast."""
+    now = float(getattr(inputs.scenario, field))
+    ends = (now / FORECAST_FACTOR, now * FORECAST_FACTOR)
+    return _between(inputs, field, ends, name=name, shown=lambda value: fmt.plain(value, unit), why=FORECAST)
 
 
 def _traffic(inputs: Inputs) -> Iterator[Assumption]:
     scenario = inputs.scenario
-    forecast = "a forecast: a fifth either way"
     if scenario.traffic == Traffic.RATE:
         if scenario.rate_per_s > 0:
-            yield _around(
-                inputs,
-                "rate_per_s",
-                name="request rate",
-                unit="requests/s",
-                factor=FORECAST_FACTOR,
-                why=forecast,
-            )
+            yield _forecast(inputs, "rate_per_s", name="request rate", unit="requests/s")
     else:
-        few, many = max(1, round(scenario.users / FORECAST_FACTOR)), round(scenario.users * FORECAST_FACTOR)
-        yield Assumption(
-            name="number of users",
-            now=fmt.count(scenario.users),
-            low_text=fmt.count(few),
-            high_text=fmt.count(many),
-            low=_scenario(inputs, users=few),
-            high=_scenario(inputs, users=many),
-            why=forecast,
-        )
-    yield _around(
-        inputs, "input_tokens", name="prompt length", unit="tokens", factor=FORECAST_FACTOR, why=forecast
-    )
+        ends = (max(1, round(scenario.users / FORECAST_FACTOR)), round(scenario.users * FORECAST_FACTOR))
+        yield _between(inputs, "users", ends, name="number of users", shown=fmt.count, why=FORECAST)
+    yield _forecast(inputs, "input_tokens", name="prompt length", unit="tokens")
     if scenario.output_tokens >= FORECAST_FACTOR:
-        yield _around(
-            inputs, "output_tokens", name="answer length", unit="tokens", factor=FORECAST_FACTOR, why=forecast
-        )
-    if scenario.prefix_share > 0:
-        low = scenario.prefix_share / HIT_RATE_FACTOR
-        high = min(scenario.prefix_share * HIT_RATE_FACTOR, (1.0 + scenario.prefix_share) / 2.0)
-        yield Assumption(
+        yield _forecast(inputs, "output_tokens", name="answer length", unit="tokens")
+    share = scenario.prefix_share
+    if share > 0:
+        yield _between(
+            inputs,
+            "prefix_share",
+            (share / HIT_RATE_FACTOR, min(share * HIT_RATE_FACTOR, (1.0 + share) / 2.0)),
             name="prefix-hit rate",
-            now=fmt.percent(scenario.prefix_share),
-            low_text=fmt.percent(low),
-            high_text=fmt.percent(high),
-            low=_scenario(inputs, prefix_share=low),
-            high=_scenario(inputs, prefix_share=high),
+            shown=fmt.percent,
             why="routing and eviction decide it",
         )
+
+
+def _drafting(inputs: Inputs) -> Iterator[Assumption]:
+    """How many proposals are kept; at textbook fidelity nothing is proposed."""
+    scenario = inputs.scenario
+    if scenario.draft_tokens == 0 or scenario.fidelity == Fidelity.TEXTBOOK:
+        return
+    low, high = ACCEPTANCE
+    yield _between(
+        inputs,
+        "acceptance",
+        (min(low, scenario.acceptance), max(high, scenario.acceptance)),
+        name="acceptance of drafts",
+        shown=fmt.percent,
+        why="the drafter, the text and the temperature decide it",
+    )
 
 
 def _bursts(inputs: Inputs) -> Iterator[Assumption]:
@@ -154,28 +167,28 @@ def _bursts(inputs: Inputs) -> Iterator[Assumption]:
     scenario = inputs.scenario
     if scenario.traffic != Traffic.RATE or scenario.rate_per_s == 0:
         return
-    top = max(BURSTY_ARRIVAL_CV, scenario.arrival_cv)
-    yield Assumption(
+    yield _between(
+        inputs,
+        "arrival_cv",
+        (min(1.0, scenario.arrival_cv), max(BURSTY_ARRIVAL_CV, scenario.arrival_cv)),
         name="burstiness of arrivals",
-        now=f"CV {scenario.arrival_cv:g}",
-        low_text="CV 1",
-        high_text=f"CV {top:g}",
-        low=_scenario(inputs, arrival_cv=min(1.0, scenario.arrival_cv)),
-        high=_scenario(inputs, arrival_cv=top),
+        shown=_cv,
         why="busy hours of public traces",
         bursts=True,
     )
-    wide = max(OUTPUT_CV, scenario.output_cv)
-    yield Assumption(
+    yield _between(
+        inputs,
+        "output_cv",
+        (0.0, max(OUTPUT_CV, scenario.output_cv)),
         name="spread of answer lengths",
-        now=f"CV {scenario.output_cv:g}",
-        low_text="CV 0",
-        high_text=f"CV {wide:g}",
-        low=_scenario(inputs, output_cv=0.0),
-        high=_scenario(inputs, output_cv=wide),
+        shown=_cv,
         why="public chat and reasoning traces",
         bursts=True,
     )
+
+
+def _cv(value: float) -> str:
+    return f"CV {value:g}"
 
 
 def _memory(result: Answer) -> Iterator[Assumption]:
@@ -208,15 +221,13 @@ def _memory(result: Answer) -> Iterator[Assumption]:
 
 
 def _textbook_times(inputs: Inputs) -> Iterator[Assumption]:
-    scenario, accelerator = inputs.scenario, inputs.offer.accelerator
-    low, high = min(TEXTBOOK_MFU[0], scenario.mfu), max(TEXTBOOK_MFU[1], scenario.mfu)
-    yield Assumption(
+    mfu, accelerator = inputs.scenario.mfu, inputs.offer.accelerator
+    yield _between(
+        inputs,
+        "mfu",
+        (min(TEXTBOOK_MFU[0], mfu), max(TEXTBOOK_MFU[1], mfu)),
         name="MFU of prefill",
-        now=fmt.percent(scenario.mfu),
-        low_text=fmt.percent(low),
-        high_text=fmt.percent(high),
-        low=_scenario(inputs, mfu=low),
-        high=_scenario(inputs, mfu=high),
+        shown=fmt.percent,
         why="short prompts reach less, long ones more",
     )
     if inputs.offer.profile is None:
@@ -336,14 +347,12 @@ def _profiled(inputs: Inputs, profile: Profile) -> Inputs:
 
 def _headroom(inputs: Inputs) -> Iterator[Assumption]:
     now = inputs.scenario.headroom
-    low, high = min(HEADROOM[0], now), max(HEADROOM[1], now)
-    yield Assumption(
+    yield _between(
+        inputs,
+        "headroom",
+        (min(HEADROOM[0], now), max(HEADROOM[1], now)),
         name="target utilisation",
-        now=fmt.percent(1.0 / (1.0 + now)),
-        low_text=fmt.percent(1.0 / (1.0 + low)),
-        high_text=fmt.percent(1.0 / (1.0 + high)),
-        low=_scenario(inputs, headroom=low),
-        high=_scenario(inputs, headroom=high),
+        shown=lambda headroom: fmt.percent(1.0 / (1.0 + headroom)),
         why="a choice: what bursts and failures are left",
     )
 

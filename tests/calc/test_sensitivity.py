@@ -102,6 +102,24 @@ def test_independent_draws_stay_in_the_range():
     assert np.mean(inside) >= 0.9
 
 
+def test_acceptance_moves_what_drafts_save():
+    """Leviathan's equation 1: 4 drafts yield 1.96 tokens a pass at 53% and 4.01 at 89%; prompts cost the same at both."""
+    swing = swings(found(Scenario(draft_tokens=4, tpot_s=None)))["acceptance of drafts"]
+    assert (swing.assumption.now, swing.assumption.low_text, swing.assumption.high_text) == (
+        "70%",
+        "53%",
+        "89%",
+    )
+    saved = swing.low.gpus_of_work / swing.high.gpus_of_work
+    assert 1.0 < saved < ((1 - 0.89**5) / (1 - 0.89)) / ((1 - 0.53**5) / (1 - 0.53))
+    assert swing.high.tpot_s < swing.low.tpot_s
+
+
+@pytest.mark.parametrize("scenario", [Scenario(), replace(TEXTBOOK, draft_tokens=4)])
+def test_without_drafts_nothing_is_kept_or_lost(scenario):
+    assert "acceptance of drafts" not in {a.name for a in uncertain(answer(resolve(scenario)))}
+
+
 def test_bursts_need_slots_by_whitts_peakedness():
     """0.2 requests/s on llama.cpp's one slot a replica: gaps of CV 3 and equal answers have nine times the variance."""
     tornado = found(Scenario(engine="llama.cpp", rate_per_s=0.2, max_seqs=4))
