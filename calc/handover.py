@@ -1,14 +1,19 @@
 """What a plan hands over: launch commands with the settings that it assumed, a manifest, and notes on both.
 
+What the plan assumed and a command cannot say (which drafter, which pool) is said beside it, in sentences.
+
 The plan's own engine comes first; the commands of the others start the same layout and length limit.
 """
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
+from types import MappingProxyType
 
+from calc import format as fmt
 from calc.bill import Day, start_of
 from calc.engine import Engine
 from calc.errors import InputError
@@ -24,18 +29,42 @@ DEFAULT_SEQUENCES = 256
 """Most sequences at once that vLLM (on cards below 70 GiB) and TensorRT-LLM start with unless told otherwise."""
 ONLINE_WEIGHTS = ("auto", "fp8")
 """Weight formats that need no other checkpoint: as stored, and what vLLM and SGLang quantise while loading."""
+DRAFT_OPTIONS = MappingProxyType(
+    {
+        Engine.VLLM: "--speculative-config",
+        Engine.SGLANG: "--speculative-algorithm and --speculative-num-draft-tokens",
+        Engine.TENSORRT_LLM: f"speculative_config in {TENSORRT_OPTIONS_FILE}",
+        Engine.LLAMA_CPP: "--spec-type",
+    }
+)
+"""What names the drafter and its proposals: the engines' own pages on speculative decoding, read 2026-11-30."""
+POOL_OPTIONS = MappingProxyType(
+    {
+        Engine.VLLM: "--kv-transfer-config on every server, and a proxy in front",
+        Engine.SGLANG: "--disaggregation-mode prefill or decode on every server, and its router in front",
+        Engine.TENSORRT_LLM: "trtllm-serve disaggregated in front of both kinds of server",
+    }
+)
+"""What parts servers into pools: the engines' own pages on disaggregated serving, read 2026-11-30."""
+ADAPTER_ENGINES = (Engine.VLLM, Engine.SGLANG)
+WHOLE_PROMPT_ENGINES = (Engine.VLLM, Engine.SGLANG)
+"""Engines whose commands name adapters, and whole prompts, by flags."""
 UTILIZATION_ENGINES = (Engine.VLLM, Engine.SGLANG, Engine.TENSORRT_LLM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One engine's command. `files`: what it reads, by name; `problems`: what its parser would refuse; `checked`: against what."""
+    """One engine's command. `files`: what it reads, by name; `problems`: what its parser would refuse; `checked`: against what.
+
+    `not_set`: what the plan assumed and the command leaves to you, in sentences.
+    """
 
     engine: Engine
     words: tuple[str, ...]
     files: tuple[tuple[str, str], ...]
     problems: tuple[str, ...]
     checked: str
+    not_set: tuple[str, ...]
 
     @property
     def text(self) -> str:
@@ -61,9 +90,8 @@ def handover_of(result: Answer) -> Handover:
     commands = tuple(
         command_of(result, engine) for engine in (own, *(other for other in Engine if other is not own))
     )
-    pod = _pod(result, commands[0])
     try:
-        text, why = manifest(pod), ""
+        text, why = _manifest(result, commands[0]), ""
     except InputError as error:
         text, why = None, str(error)
     return Handover(commands=commands, manifest=text, manifest_why=why, notes=_notes(result, commands[0]))
@@ -87,6 +115,7 @@ def command_of(result: Answer, engine: Engine) -> Command:
         files=files,
         problems=problems_of(engine, words),
         checked=f"{table.source}, version {table.version}, {table.date}",
+        not_set=tuple(_not_set(result, engine)),
     )
 
 
@@ -115,6 +144,44 @@ def launch_settings(result: Answer, engine: Engine) -> EngineSettings:
     return settings
 
 
+def _not_set(result: Answer, engine: Engine) -> Iterator[str]:
+    """What the plan assumed and no flag of the command says, and where it is set."""
+    scenario, fleet = result.inputs.scenario, result.fleet
+    if scenario.fidelity != Fidelity.TEXTBOOK and scenario.draft_tokens:
+        option = DRAFT_OPTIONS.get(engine)
+        where = f"choose one by {option}" if option else "this engine drafts nothing"
+        drafts = fmt.plural(scenario.draft_tokens, "draft")
+        yield (
+            f"Not set: the plan assumes {drafts} a pass, {scenario.acceptance:.0%} of them kept, by a drafter that it does "
+            f"not name; {where}."
+        )
+    if fleet is not None and fleet.prefill_replicas:
+        option = POOL_OPTIONS.get(engine)
+        where = f"part them by {option}" if option else "this engine has no pools"
+        decoding = fleet.replicas - fleet.prefill_replicas
+        yield (
+            f"Not set: of {fleet.replicas} replicas, {fleet.prefill_replicas} only prefill and {decoding} only decode; the "
+            f"command starts one without a role: {where}."
+        )
+    if not scenario.chunked_prefill and engine not in WHOLE_PROMPT_ENGINES:
+        yield "Not set: the plan assumes prompts that run whole while decoding waits."
+    if scenario.adapters and engine not in ADAPTER_ENGINES:
+        yield f"Not set: the plan keeps {fmt.plural(scenario.adapters, 'adapter')} of rank {scenario.adapter_rank} loaded."
+
+
+def _manifest(result: Answer, command: Command) -> str:
+    """Raises `InputError` where one Deployment is not what the plan means."""
+    fleet = result.fleet
+    if fleet is not None and fleet.prefill_replicas:
+        raise InputError(
+            "pools",
+            f"{fleet.prefill_replicas} of {fleet.replicas} replicas prefill",
+            "a Deployment's replicas are all alike",
+            next_step="Deploy both pools by the engine's own operator, or plan without pools.",
+        )
+    return manifest(_pod(result, command))
+
+
 def _pod(result: Answer, command: Command) -> Pod:
     accelerator = result.inputs.offer.accelerator
     fleet = result.fleet
@@ -130,13 +197,14 @@ def _pod(result: Answer, command: Command) -> Pod:
         replicas=fleet.replicas if fleet else 1,
         words=command.words,
         files=command.files,
+        not_set=command.not_set,
         start_s=start_of(result, Day()),
     )
 
 
 def _notes(result: Answer, command: Command) -> tuple[str, ...]:
     scenario = result.inputs.scenario
-    notes = [f"Flags checked against {command.checked}.", *command.problems]
+    notes = [f"Flags checked against {command.checked}.", *command.problems, *command.not_set]
     if scenario.quantization not in ONLINE_WEIGHTS:
         notes.append(
             f"The plan assumes weights in {scenario.quantization}: name a checkpoint stored so in place of "
@@ -153,7 +221,7 @@ def _notes(result: Answer, command: Command) -> tuple[str, ...]:
         notes.append("Planned at textbook fidelity: the engine's own memory rules were not asked.")
     if scenario.kv_bytes_per_gpu is not None and command.engine is not Engine.VLLM:
         notes.append("The room for the cache was typed; this engine has no flag for it.")
-    if result.fleet is not None and result.fleet.replicas > 1:
+    if result.fleet is not None and result.fleet.replicas > 1 and not result.fleet.prefill_replicas:
         notes.append(
             f"{result.fleet.replicas} replicas behind one address, least outstanding requests first."
         )

@@ -40,7 +40,10 @@ LONGEST_NAME = 40  # of the 63 characters of a label, with room for suffixes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """What one replica needs. `words`: the launch command; `files`: what it reads (name: text); `start_s`: until ready."""
+    """What one replica needs. `words`: the launch command; `files`: what it reads (name: text); `start_s`: until ready.
+
+    `not_set`: what the plan assumed and the command does not say; it travels as an annotation.
+    """
 
     model_id: str
     engine: Engine
@@ -51,6 +54,7 @@ class Pod:
     replicas: int
     words: tuple[str, ...]
     files: tuple[tuple[str, str], ...] = ()
+    not_set: tuple[str, ...] = ()
     start_s: float = 300.0
 
 
@@ -95,6 +99,9 @@ def _config_map(pod: Pod) -> dict[str, Any]:
 def _deployment(pod: Pod) -> dict[str, Any]:
     name = resource_name(pod.model_id)
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "ridgebeam"}
+    annotations = {"ridgebeam/accelerator": pod.accelerator_id, "ridgebeam/model": pod.model_id}
+    if pod.not_set:
+        annotations["ridgebeam/not-set"] = " ".join(pod.not_set)
     selector = {"app.kubernetes.io/name": name}
     return {
         "apiVersion": "apps/v1",
@@ -102,7 +109,7 @@ def _deployment(pod: Pod) -> dict[str, Any]:
         "metadata": {
             "name": name,
             "labels": labels,
-            "annotations": {"ridgebeam/accelerator": pod.accelerator_id, "ridgebeam/model": pod.model_id},
+            "annotations": annotations,
         },
         "spec": {
             "replicas": pod.replicas,

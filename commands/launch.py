@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "files": dict(command.files),
                 "problems": list(command.problems),
                 "checked": command.checked,
+                "not_set": list(command.not_set),
             }
             for command in handed.commands
         ],

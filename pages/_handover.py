@@ -45,6 +45,8 @@ def _draw(handed: Handover) -> None:
         for command in others:
             st.markdown(f"**{_name(command)}**")
             _draw_command(command)
+            for missing in command.not_set:
+                st.caption(plain_text(missing))
 
 
 def _draw_command(command: Command) -> None:

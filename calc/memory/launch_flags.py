@@ -69,6 +69,11 @@ def _more_than_one(value: int) -> int | None:
 
 
 def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
+    budget = settings.max_batched_tokens
+    if budget is not None and settings.chunked_prefill is False:
+        budget = max(
+            budget, settings.max_model_len or 0
+        )  # it refuses to start where a whole prompt has no room
     pairs: Pairs = [
         ("--tensor-parallel-size", _more_than_one(layout.attention_tp)),
         ("--pipeline-parallel-size", _more_than_one(layout.pp)),
@@ -76,7 +81,7 @@ def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str,
         ("--decode-context-parallel-size", _more_than_one(settings.decode_context_parallel)),
         ("--gpu-memory-utilization", settings.memory_utilization),
         ("--max-model-len", settings.max_model_len),
-        ("--max-num-batched-tokens", settings.max_batched_tokens),
+        ("--max-num-batched-tokens", budget),
         ("--max-num-seqs", settings.max_seqs),
         ("--block-size", settings.block_size),
         ("--kv-cache-dtype", cache_name(Engine.VLLM, settings.kv_dtype)),
@@ -95,6 +100,7 @@ def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str,
         ("--enable-expert-parallel", layout.ep > 1),
         ("--enforce-eager", settings.enforce_eager),
         ("--no-enable-prefix-caching", settings.prefix_caching is False),
+        ("--no-enable-chunked-prefill", settings.chunked_prefill is False),
         ("--disable-hybrid-kv-cache-manager", settings.hybrid_cache is False),
     ]
     return _words(["vllm", "serve", model_id], pairs, switches)
@@ -109,7 +115,7 @@ def _sglang(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[st
         ("--ep-size", _more_than_one(layout.ep)),
         ("--mem-fraction-static", settings.memory_utilization),
         ("--context-length", settings.max_model_len),
-        ("--chunked-prefill-size", settings.max_batched_tokens),
+        ("--chunked-prefill-size", -1 if settings.chunked_prefill is False else settings.max_batched_tokens),
         ("--max-running-requests", settings.max_seqs),
         ("--page-size", settings.block_size),
         ("--kv-cache-dtype", cache_name(Engine.SGLANG, settings.kv_dtype)),

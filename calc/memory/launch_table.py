@@ -57,6 +57,7 @@ TABLES: Mapping[Engine, FlagTable] = MappingProxyType(
                     "--enable-expert-parallel": SWITCH,
                     "--enforce-eager": SWITCH,
                     "--no-enable-prefix-caching": SWITCH,
+                    "--no-enable-chunked-prefill": SWITCH,
                     "--disable-hybrid-kv-cache-manager": SWITCH,
                     "--enable-lora": SWITCH,
                     "--max-loras": INT,

@@ -35,6 +35,7 @@ def settings_of(engine):
             available_kv_bytes=None if number is None else 5.5e10,
             enforce_eager=eager,
             prefix_caching=prefix,
+            chunked_prefill=False if eager else None,
             hybrid_cache=False if eager else None,
             decode_context_parallel=2 if number else 1,
             window_pool_ratio=0.5,
@@ -53,6 +54,14 @@ def commands_of(engine):
 def test_every_command_is_one_that_the_engine_takes(engine):
     for words in commands_of(engine):
         assert problems_of(engine, words) == (), words
+
+
+def test_whole_prompts_have_room_in_vllms_step():
+    """SchedulerConfig refuses a token budget below the length limit unless prompts are chunked."""
+    whole = EngineSettings(max_model_len=8192, max_batched_tokens=2048, chunked_prefill=False)
+    words = launch_flags("m", Layout(), whole)
+    assert words[words.index("--max-num-batched-tokens") + 1] == "8192"
+    assert "--no-enable-chunked-prefill" in words
 
 
 @pytest.mark.parametrize("engine", list(Engine))

@@ -156,6 +156,43 @@ def test_formats_that_need_another_checkpoint_are_noted():
     assert any("checkpoint stored so" in note for note in handed.notes)
 
 
+def test_what_a_command_does_not_say_is_said_beside_it():
+    """Drafts: each engine's own option, and the manifest carries the sentence."""
+    handed = handover_of(answer(resolve(Scenario(draft_tokens=4))))
+    assert all("4 drafts a pass, 70%" in " ".join(command.not_set) for command in handed.commands)
+    own = handed.commands[0]
+    assert "--speculative-config" in own.not_set[0]
+    assert set(own.not_set) <= set(handed.notes)
+    annotations = documents(handed.manifest)["Deployment"]["metadata"]["annotations"]
+    assert annotations["ridgebeam/not-set"] == own.not_set[0]
+
+
+def test_pools_are_not_handed_over_as_replicas_that_are_alike():
+    result = answer(resolve(Scenario(disaggregated=True)))
+    handed = handover_of(result)
+    prefilling = result.fleet.prefill_replicas
+    assert prefilling >= 1
+    assert any(f"{prefilling} only prefill" in note for note in handed.notes)
+    assert not any("least outstanding" in note for note in handed.notes)
+    assert handed.manifest is None
+    assert "all alike" in handed.manifest_why
+
+
+def test_whole_prompts_and_adapters_are_flags_or_said_to_be_missing():
+    """vLLM: --no-enable-chunked-prefill; SGLang's reference: a chunk of -1 disables chunking. The others say so."""
+    result = answer(resolve(Scenario(chunked_prefill=False, adapters=2)))
+    commands = {command.engine: command for command in handover_of(result).commands}
+    assert "--no-enable-chunked-prefill" in commands[Engine.VLLM].words
+    assert "--chunked-prefill-size -1" in commands[Engine.SGLANG].text
+    for engine, command in commands.items():
+        assert command.problems == ()
+        assert len(command.not_set) == (0 if engine in (Engine.VLLM, Engine.SGLANG) else 2)
+
+
+def test_a_plan_of_defaults_leaves_nothing_out(plan):
+    assert all(command.not_set == () for command in handover_of(plan).commands)
+
+
 def test_what_does_not_work_is_not_handed_over():
     with pytest.raises(InputError):
         handover_of(answer(resolve(Scenario(model="meta-llama/Llama-3.3-70B-Instruct", tp=1))))
