@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from calc.formulas.record import Example, Formula, Symbol
+from calc.formulas.record import Example, Formula, Symbol, in_seconds
 from calc.formulas.symbols import named
 from calc.queueing import closed_forms, erlang_c
 
 TOPIC = "Queueing"
 LINE = "LINE queueing solver 3.0.8 (line-solver.sourceforge.net), qsys functions"
-
-
-def _seconds(name: str, latex: str, meaning: str) -> Symbol:
-    return Symbol(name=name, latex=latex, meaning=meaning, unit="second")
 
 
 QUEUE_FORMULAS = (
@@ -49,7 +45,7 @@ QUEUE_FORMULAS = (
         id="mm1_mean_time_s",
         title="M/M/1: mean time in system",
         topic=TOPIC,
-        result=_seconds("mm1_mean_time_s", r"\overline{T}", "mean time in system"),
+        result=in_seconds("mm1_mean_time_s", r"\overline{T}", "mean time in system"),
         template=r"\frac{${service_s}}{1 - ${utilisation}}",
         parameters=named("service_s", "utilisation"),
         function=closed_forms.mm1_mean_time_s,
@@ -64,7 +60,7 @@ QUEUE_FORMULAS = (
         id="mm1_mean_wait_s",
         title="M/M/1: mean wait",
         topic=TOPIC,
-        result=_seconds("mm1_mean_wait_s", r"\overline{W}", "mean wait before service"),
+        result=in_seconds("mm1_mean_wait_s", r"\overline{W}", "mean wait before service"),
         template=r"\frac{${utilisation} \cdot ${service_s}}{1 - ${utilisation}}",
         parameters=named("service_s", "utilisation"),
         function=closed_forms.mm1_mean_wait_s,
@@ -79,7 +75,7 @@ QUEUE_FORMULAS = (
         id="md1_mean_wait_s",
         title="M/D/1: mean wait",
         topic=TOPIC,
-        result=_seconds("md1_mean_wait_s", r"\overline{W}", "mean wait before service"),
+        result=in_seconds("md1_mean_wait_s", r"\overline{W}", "mean wait before service"),
         template=r"\frac{${utilisation} \cdot ${service_s}}{2 \cdot (1 - ${utilisation})}",
         parameters=named("service_s", "utilisation"),
         function=closed_forms.md1_mean_wait_s,
@@ -94,7 +90,7 @@ QUEUE_FORMULAS = (
         id="mm1_time_quantile_s",
         title="M/M/1: percentile of the time in system",
         topic=TOPIC,
-        result=_seconds("mm1_time_quantile_s", "T_p", "percentile of the time in system"),
+        result=in_seconds("mm1_time_quantile_s", "T_p", "percentile of the time in system"),
         template=r"-\ln\left(1 - \frac{${percentile}}{100}\right) \cdot \frac{${service_s}}{1 - ${utilisation}}",
         parameters=named("percentile", "service_s", "utilisation"),
         function=closed_forms.mm1_time_quantile_s,
@@ -125,7 +121,7 @@ QUEUE_FORMULAS = (
         id="mg1_mean_wait_s",
         title="M/G/1: mean wait",
         topic=TOPIC,
-        result=_seconds("mg1_mean_wait_s", r"\overline{W}", "mean wait before service"),
+        result=in_seconds("mg1_mean_wait_s", r"\overline{W}", "mean wait before service"),
         template=r"\frac{${utilisation} \cdot ${service_s}}{1 - ${utilisation}} \cdot \frac{1 + ${service_scv}}{2}",
         parameters=named("utilisation", "service_s", "service_scv"),
         function=closed_forms.mg1_mean_wait_s,
@@ -140,7 +136,7 @@ QUEUE_FORMULAS = (
         id="kingman_mean_wait_s",
         title="G/G/1 (Kingman): mean wait with bursts",
         topic=TOPIC,
-        result=_seconds("kingman_mean_wait_s", r"\overline{W}", "mean wait before service, approximate"),
+        result=in_seconds("kingman_mean_wait_s", r"\overline{W}", "mean wait before service, approximate"),
         template=r"\frac{${utilisation} \cdot ${service_s}}{1 - ${utilisation}} \cdot "
         r"\frac{${arrival_scv} + ${service_scv}}{2}",
         parameters=named("utilisation", "service_s", "arrival_scv", "service_scv"),
@@ -169,7 +165,7 @@ QUEUE_FORMULAS = (
         id="allen_cunneen_mean_wait_s",
         title="G/G/c (Allen-Cunneen): mean wait",
         topic=TOPIC,
-        result=_seconds("allen_cunneen_mean_wait_s", r"\overline{W}", "mean wait; exact for M/M/c"),
+        result=in_seconds("allen_cunneen_mean_wait_s", r"\overline{W}", "mean wait; exact for M/M/c"),
         template=r"\frac{${waiting_share} \cdot ${service_s}}{${servers} \cdot (1 - ${utilisation})} \cdot "
         r"\frac{${arrival_scv} + ${service_scv}}{2}",
         parameters=named(
@@ -194,7 +190,7 @@ QUEUE_FORMULAS = (
         id="sakasegawa_mean_wait_s",
         title="G/G/c (Sakasegawa): mean wait",
         topic=TOPIC,
-        result=_seconds("sakasegawa_mean_wait_s", r"\overline{W}", "mean wait, approximate"),
+        result=in_seconds("sakasegawa_mean_wait_s", r"\overline{W}", "mean wait, approximate"),
         template=r"\frac{${utilisation}^{\sqrt{2(${servers} + 1)} - 1} \cdot ${service_s}}{${servers} \cdot "
         r"(1 - ${utilisation})} \cdot \frac{${arrival_scv} + ${service_scv}}{2}",
         parameters=named("utilisation", "servers", "service_s", "arrival_scv", "service_scv"),
@@ -216,7 +212,7 @@ QUEUE_FORMULAS = (
         id="sharing_mean_time_s",
         title="Processor sharing: mean time of a request",
         topic=TOPIC,
-        result=_seconds("sharing_mean_time_s", r"\overline{T}(x)", "mean time in system"),
+        result=in_seconds("sharing_mean_time_s", r"\overline{T}(x)", "mean time in system"),
         template=r"\frac{${size_s}}{1 - ${utilisation}}",
         parameters=named("size_s", "utilisation"),
         function=closed_forms.sharing_mean_time_s,
@@ -231,7 +227,7 @@ QUEUE_FORMULAS = (
         id="decode_balance_step_s",
         title="Continuous batching: the step that a traffic settles at",
         topic=TOPIC,
-        result=_seconds("decode_balance_step_s", r"\overline{T}", "mean step"),
+        result=in_seconds("decode_balance_step_s", r"\overline{T}", "mean step"),
         template=r"\frac{${fixed_s}}{1 - ${busy_share}}",
         parameters=named("fixed_s", "busy_share"),
         function=closed_forms.decode_balance_step_s,

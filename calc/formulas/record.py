@@ -32,6 +32,11 @@ class Symbol:
     unit: str = "1"
 
 
+def in_seconds(name: str, latex: str, meaning: str) -> Symbol:
+    """The symbol of a time."""
+    return Symbol(name=name, latex=latex, meaning=meaning, unit="second")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
     """Inputs and a result that somebody else published; `rel` is how far their rounding may be off."""

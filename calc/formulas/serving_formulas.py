@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from calc.formulas.record import Example, Formula, Symbol
+from calc.formulas.record import Example, Formula, Symbol, in_seconds
 from calc.formulas.symbols import named
 from calc.step import closed_forms as step
 
 TOPIC = "A replica under load"
-
-
-def _seconds(name: str, latex: str, meaning: str) -> Symbol:
-    return Symbol(name=name, latex=latex, meaning=meaning, unit="second")
 
 
 SERVING_FORMULAS = (
@@ -18,7 +14,7 @@ SERVING_FORMULAS = (
         id="request_decode_s",
         title="How long a request decodes",
         topic=TOPIC,
-        result=_seconds("request_decode_s", "D", "time that a request decodes"),
+        result=in_seconds("request_decode_s", "D", "time that a request decodes"),
         template=r"${output_tokens} \cdot ${step_s} + ${prefill_seen} \cdot (${users} - 1) \cdot ${decoding_share} \cdot "
         "${extra_s}",
         parameters=named("output_tokens", "step_s", "prefill_seen", "users", "decoding_share", "extra_s"),
@@ -56,7 +52,7 @@ SERVING_FORMULAS = (
         id="tpot_under_load_s",
         title="TPOT under load",
         topic=TOPIC,
-        result=_seconds("tpot_under_load_s", r"\mathrm{TPOT}", "time per output token after the first"),
+        result=in_seconds("tpot_under_load_s", r"\mathrm{TPOT}", "time per output token after the first"),
         template=r"\frac{${decode_s}}{${output_tokens}}",
         parameters=named("decode_s", "output_tokens"),
         function=step.tpot_under_load_s,
@@ -88,7 +84,7 @@ SERVING_FORMULAS = (
         id="ttft_under_load_s",
         title="TTFT under load",
         topic=TOPIC,
-        result=_seconds("ttft_under_load_s", r"\mathrm{TTFT}", "time to first token"),
+        result=in_seconds("ttft_under_load_s", r"\mathrm{TTFT}", "time to first token"),
         template=r"${server_s} + ${steps_waited} \cdot ${tpot_s} + ${prefill_times} \cdot ${prefill_s} \cdot "
         r"\left(1 + \frac{${prefill_busy}}{2 \cdot (1 - ${prefill_busy})}\right)",
         parameters=named("server_s", "steps_waited", "tpot_s", "prefill_times", "prefill_s", "prefill_busy"),
@@ -192,7 +188,7 @@ SERVING_FORMULAS = (
         id="clock_pass_s",
         title="A pass by the simulator's clock",
         topic=TOPIC,
-        result=_seconds("clock_pass_s", "t_{pass}", "time of one pass"),
+        result=in_seconds("clock_pass_s", "t_{pass}", "time of one pass"),
         template=r"${base_s} + ${attended_slope_s} \cdot ${attended_tokens} + ${window_slope_s} \cdot ${window_tokens} + "
         r"${pair_slope_s} \cdot ${prompt_pairs}",
         parameters=named(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from calc.formulas.record import Example, Formula, Symbol
+from calc.formulas.record import Example, Formula, Symbol, in_seconds
 from calc.formulas.symbols import named
 from calc.step import closed_forms as step
 
 TOPIC = "A step, operator by operator"
-
-
-def _seconds(name: str, latex: str, meaning: str) -> Symbol:
-    return Symbol(name=name, latex=latex, meaning=meaning, unit="second")
 
 
 OPERATOR_FORMULAS = (
@@ -18,7 +14,7 @@ OPERATOR_FORMULAS = (
         id="operator_memory_s",
         title="Memory side of an operator",
         topic=TOPIC,
-        result=_seconds("operator_memory_s", "t_{mem}", "time to read its weights and cache"),
+        result=in_seconds("operator_memory_s", "t_{mem}", "time to read its weights and cache"),
         template=r"\frac{${moved_bytes}}{${bandwidth_share} \cdot ${bandwidth_bytes_per_s}}",
         parameters=named("moved_bytes", "bandwidth_share", "bandwidth_bytes_per_s"),
         function=step.operator_memory_s,
@@ -37,7 +33,7 @@ OPERATOR_FORMULAS = (
         id="operator_compute_s",
         title="Compute side of an operator",
         topic=TOPIC,
-        result=_seconds("operator_compute_s", "t_{comp}", "time of its arithmetic"),
+        result=in_seconds("operator_compute_s", "t_{comp}", "time of its arithmetic"),
         template=r"${slowdown} \cdot \frac{${flop}}{${compute_share} \cdot ${peak_flop_per_s}}",
         parameters=named("slowdown", "flop", "compute_share", "peak_flop_per_s"),
         function=step.operator_compute_s,
@@ -67,7 +63,7 @@ OPERATOR_FORMULAS = (
         id="operator_floor_s",
         title="Floor of an operator",
         topic=TOPIC,
-        result=_seconds("operator_floor_s", "t_{floor}", "time that it takes however little it moves"),
+        result=in_seconds("operator_floor_s", "t_{floor}", "time that it takes however little it moves"),
         template=r"${kernels} \cdot ${kernel_s} + ${sequences} \cdot ${sequence_s}",
         parameters=named("kernels", "kernel_s", "sequences", "sequence_s"),
         function=step.operator_floor_s,
@@ -82,7 +78,7 @@ OPERATOR_FORMULAS = (
         id="operator_activation_s",
         title="Activations of an operator",
         topic=TOPIC,
-        result=_seconds("operator_activation_s", "t_{act}", "time to write and read its activations"),
+        result=in_seconds("operator_activation_s", "t_{act}", "time to write and read its activations"),
         template=r"\frac{${activation_bytes}}{${activation_share} \cdot ${bandwidth_bytes_per_s}}",
         parameters=named("activation_bytes", "activation_share", "bandwidth_bytes_per_s"),
         function=step.operator_activation_s,
@@ -97,7 +93,7 @@ OPERATOR_FORMULAS = (
         id="operator_s",
         title="One operator, expected",
         topic=TOPIC,
-        result=_seconds("operator_s", "t_{op}", "time of the operator over all layers"),
+        result=in_seconds("operator_s", "t_{op}", "time of the operator over all layers"),
         template=r"${work_factor} \cdot ${repeats} \cdot \left(${floor_s} + ${activation_s} + "
         r"\left(${memory_s}^{${exponent}} + ${compute_s}^{${exponent}}\right)^{1/${exponent}}\right)",
         parameters=named(
@@ -123,7 +119,7 @@ OPERATOR_FORMULAS = (
         id="roofline_operator_s",
         title="One operator at the datasheet's peaks",
         topic=TOPIC,
-        result=_seconds(
+        result=in_seconds(
             "roofline_operator_s", "t_{op}", "time of the operator over all layers, every peak reached"
         ),
         template=r"${repeats} \cdot \max\left(\frac{${moved_bytes}}{${bandwidth_bytes_per_s}}, "
@@ -164,7 +160,7 @@ OPERATOR_FORMULAS = (
         id="collective_s",
         title="One collective",
         topic=TOPIC,
-        result=_seconds("collective_s", "t_{link}", "time of the collective over all layers"),
+        result=in_seconds("collective_s", "t_{link}", "time of the collective over all layers"),
         template=r"${repeats} \cdot ${kernel_factor} \cdot \left(${alpha_s} + \frac{${message_bytes} + "
         r"\sqrt{${message_bytes} \cdot ${half_bytes}}}{${link_share} \cdot ${link_bytes_per_s}}\right)",
         parameters=named(
@@ -196,7 +192,7 @@ OPERATOR_FORMULAS = (
         id="engine_s",
         title="The engine beside the kernels",
         topic=TOPIC,
-        result=_seconds("engine_s", "t_{engine}", "time of the engine in one step"),
+        result=in_seconds("engine_s", "t_{engine}", "time of the engine in one step"),
         template=r"${work_factor} \cdot \left(${n_layers} \cdot (${layer_s} + ${eager_layer_s}) + ${special_layers_s} + "
         r"${per_step_s} + ${per_sequence_s} \cdot 512 \cdot (1 - e^{-${sequences}/512})\right) + ${calibration_s}",
         parameters=named(
@@ -232,7 +228,7 @@ OPERATOR_FORMULAS = (
         id="pass_s",
         title="A whole pass",
         topic=TOPIC,
-        result=_seconds("pass_s", "t_{pass}", "time of one forward pass"),
+        result=in_seconds("pass_s", "t_{pass}", "time of one forward pass"),
         template="${kernels_s} + ${links_s} + ${engine_overhead_s}",
         parameters=named("kernels_s", "links_s", "engine_overhead_s"),
         function=step.pass_s,
@@ -247,7 +243,7 @@ OPERATOR_FORMULAS = (
         id="range_low_s",
         title="Low end of the range",
         topic=TOPIC,
-        result=_seconds("range_low_s", "t_{low}", "low end of the 80% range"),
+        result=in_seconds("range_low_s", "t_{low}", "low end of the 80% range"),
         template=r"\max\left(\frac{${best_s}}{${spread}}, ${floor_s}\right)",
         parameters=named("best_s", "spread", "floor_s"),
         function=step.range_low_s,
@@ -262,7 +258,7 @@ OPERATOR_FORMULAS = (
         id="range_high_s",
         title="High end of the range",
         topic=TOPIC,
-        result=_seconds("range_high_s", "t_{high}", "high end of the 80% range"),
+        result=in_seconds("range_high_s", "t_{high}", "high end of the 80% range"),
         template=r"${best_s} \cdot ${spread}",
         parameters=named("best_s", "spread"),
         function=step.range_high_s,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc import batching, goodput, textbook
-from calc.formulas.record import Example, Formula, Symbol
+from calc.formulas.record import Example, Formula, Symbol, in_seconds
 from calc.formulas.symbols import named
 
 DECODE = "Decode"
@@ -11,16 +11,12 @@ REQUEST = "Prefill and the whole request"
 SIZING = "How many GPUs"
 
 
-def _seconds(name: str, latex: str, meaning: str) -> Symbol:
-    return Symbol(name=name, latex=latex, meaning=meaning, unit="second")
-
-
 DECODE_FORMULAS = (
     Formula(
         id="decode_step_s",
         title="Decode step",
         topic=DECODE,
-        result=_seconds("decode_step_s", "t_{step}", "time of one decode step, which is the TPOT"),
+        result=in_seconds("decode_step_s", "t_{step}", "time of one decode step, which is the TPOT"),
         template=r"\max\left(\frac{${params} \cdot ${bytes_per_param} + ${batch} \cdot ${context} \cdot "
         r"${kv_bytes_per_token}}{${bandwidth_bytes_per_s}}, \frac{2 \cdot ${params} \cdot ${batch}}"
         r"{${peak_flop_per_s}}\right)",
@@ -53,7 +49,7 @@ DECODE_FORMULAS = (
         id="verify_step_s",
         title="Step that checks drafted tokens",
         topic=DECODE,
-        result=_seconds("verify_step_s", "t_{verify}", "time of a step that checks all drafts"),
+        result=in_seconds("verify_step_s", "t_{verify}", "time of a step that checks all drafts"),
         template=r"\max\left(\frac{${params} \cdot ${bytes_per_param} + ${batch} \cdot ${context} \cdot "
         r"${kv_bytes_per_token}}{${bandwidth_bytes_per_s}}, \frac{2 \cdot ${params} \cdot ${batch} \cdot "
         r"(${drafts} + 1)}{${peak_flop_per_s}}\right)",
@@ -88,7 +84,7 @@ DECODE_FORMULAS = (
         id="decode_memory_s",
         title="Memory side of a decode step",
         topic=DECODE,
-        result=_seconds("decode_memory_s", "t_{mem}", "time to read weights and cache"),
+        result=in_seconds("decode_memory_s", "t_{mem}", "time to read weights and cache"),
         template=r"\frac{${params} \cdot ${bytes_per_param} + ${batch} \cdot ${context} \cdot "
         r"${kv_bytes_per_token}}{${bandwidth_bytes_per_s}}",
         parameters=named(
@@ -118,7 +114,7 @@ DECODE_FORMULAS = (
         id="decode_compute_s",
         title="Compute side of a decode step",
         topic=DECODE,
-        result=_seconds("decode_compute_s", "t_{comp}", "time of the arithmetic"),
+        result=in_seconds("decode_compute_s", "t_{comp}", "time of the arithmetic"),
         template=r"\frac{2 \cdot ${params} \cdot ${batch}}{${peak_flop_per_s}}",
         parameters=named("params", "batch", "peak_flop_per_s"),
         function=textbook.decode_compute_s,
@@ -218,7 +214,7 @@ REQUEST_FORMULAS = (
         id="prefill_s",
         title="Prefill, and TTFT without queueing",
         topic=REQUEST,
-        result=_seconds("prefill_s", "t_{prefill}", "time of one prefill"),
+        result=in_seconds("prefill_s", "t_{prefill}", "time of one prefill"),
         template=r"\frac{2 \cdot ${params} \cdot (${prompt_tokens} - ${cached_tokens})}{${mfu} \cdot "
         r"${peak_flop_per_s}}",
         parameters=named("params", "prompt_tokens", "cached_tokens", "mfu", "peak_flop_per_s"),
@@ -240,7 +236,7 @@ REQUEST_FORMULAS = (
         id="e2e_s",
         title="The whole request",
         topic=REQUEST,
-        result=_seconds("e2e_s", "t_{e2e}", "time from arrival to the last token"),
+        result=in_seconds("e2e_s", "t_{e2e}", "time from arrival to the last token"),
         template=r"${ttft_s} + (${output_tokens} - 1) \cdot ${tpot_s}",
         parameters=named("ttft_s", "tpot_s", "output_tokens"),
         function=textbook.e2e_s,
