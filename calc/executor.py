@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from importlib import import_module
 from multiprocessing import get_context
@@ -38,8 +39,17 @@ class Serial:
         return [task(argument) for argument in arguments]
 
 
+class WorkersLost(RidgebeamError):  # noqa: N818 - what it says is what happened
+    """A process of this machine ended before its task did."""
+
+    exit_code = 4
+
+
 class LocalProcesses:
-    """On this machine, in fresh processes that end with the call."""
+    """On this machine, in fresh processes that end with the call.
+
+    Each imports the main module of the program that asks, so that module must do its work under `__name__ == "__main__"`.
+    """
 
     def __init__(self, workers: int | None = None) -> None:
         count = workers if workers is not None else os.cpu_count() or 1
@@ -51,8 +61,15 @@ class LocalProcesses:
         work = list(arguments)
         if self.workers == 1 or len(work) < 2:
             return Serial().map(task, work)
-        with ProcessPoolExecutor(min(self.workers, len(work)), mp_context=get_context("spawn")) as pool:
-            return list(pool.map(task, work))
+        try:
+            with ProcessPoolExecutor(min(self.workers, len(work)), mp_context=get_context("spawn")) as pool:
+                return list(pool.map(task, work))
+        except BrokenProcessPool:
+            raise WorkersLost(
+                f"One of {min(self.workers, len(work))} processes ended before its task did.",
+                next_step="Out of memory? Ask for less at a time. A script of your own? Call from under "
+                "`if __name__ == '__main__':`.",
+            ) from None
 
 
 class SchedulerUnavailable(RidgebeamError):  # noqa: N818 - what it says is that it is not there

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from calc.errors import InputError
-from calc.executor import DaskCluster, LocalProcesses, SchedulerUnavailable, Serial, executor_for
+from calc.executor import DaskCluster, LocalProcesses, SchedulerUnavailable, Serial, WorkersLost, executor_for
 from calc.simulation.replicated import Experiment, Interval, repeated, run_all
 from calc.simulation.rules import engine_rules
 from calc.simulation.step_table import StepTable
@@ -23,6 +23,10 @@ def square(value):
 
 def refuse(value):
     raise InputError("value", value, "this task always refuses")
+
+
+def end_at_once(value):
+    os._exit(value)
 
 
 def slow_trace(argument):
@@ -66,6 +70,11 @@ def test_local_processes_keep_the_order():
 def test_an_error_of_a_task_is_raised_here():
     with pytest.raises(InputError, match="always refuses"):
         LocalProcesses(2).map(refuse, [1, 2])
+
+
+def test_a_process_that_ends_is_said_and_not_dumped():
+    with pytest.raises(WorkersLost, match="ended before its task did"):
+        LocalProcesses(2).map(end_at_once, [1, 2])
 
 
 def test_bad_places_are_refused():
