@@ -16,6 +16,7 @@ from calc.errors import InputError
 from calc.format import binary_bytes, count, decimal_bytes, seconds, si, significant, usd
 
 EXACT_BELOW = 1e7  # whole numbers below it are written with every digit
+RAISED = re.compile(r"\$\{(\w+)\}(?=\^)")  # a parameter of a template that a power follows
 DIGITS = 5  # of inputs in a filled formula; a reader can check the arithmetic with them
 
 
@@ -102,8 +103,17 @@ class Formula:
             raise InputError(many[0], "an array", "pick one of its values to show the maths for")
         numbers = {name: latex_number(float(np.asarray(value).item())) for name, value in chosen.items()}
         result = float(np.asarray(self.function(**chosen)).item())
-        filled = Template(self.template).substitute(numbers)
+        filled = Template(RAISED.sub(_bracketed(numbers), self.template)).substitute(numbers)
         return f"{self.result.latex} = {filled} = {latex_reading(result, self.result.unit)}"
+
+
+def _bracketed(numbers: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
+    """Brackets around a base that is itself written with a power of ten: LaTeX refuses two exponents in a row."""
+
+    def base(found: re.Match[str]) -> str:
+        return rf"\left({found[0]}\right)" if "^" in numbers[found[1]] else found[0]
+
+    return base
 
 
 def latex_number(value: float) -> str:

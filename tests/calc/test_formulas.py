@@ -93,6 +93,14 @@ def test_it_can_be_filled_in(record):
     assert "nan" not in text
 
 
+def test_a_power_of_a_small_number_is_bracketed():
+    """LaTeX refuses two exponents in a row, as in 2 x 10^{-6}^{3}."""
+    inputs = dict(formula("operator_s").example.inputs) | {"memory_s": 2e-6, "exponent": 3.0}
+    text = formula("operator_s").substituted(inputs)
+    assert r"\left(2\times 10^{-6}\right)^{3}" in text
+    assert not re.search(r"10\^\{-?\d+\}\^", text)
+
+
 def test_numbers_in_the_formula_can_be_followed():
     text = formula("decode_step_s").substituted(formula("decode_step_s").example.inputs)
     assert text == (
