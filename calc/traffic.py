@@ -14,7 +14,7 @@ from calc.errors import InputError
 from calc.proof import clock_of, rules_of
 from calc.result import Answer
 from calc.simulation import workload as arrivals
-from calc.simulation.capacity import Capacity, Searched, Trial, fewest_replicas
+from calc.simulation.capacity import Capacity, Searched, Trial, fewest_replicas, largest_rate
 from calc.simulation.cluster import Router
 from calc.simulation.features import Features
 from calc.simulation.requests import RequestTable
@@ -33,6 +33,7 @@ BURST_S = 10.0
 DAY_PEAK = 2.0
 """A day's peak over its mean where the scenario states none (assumed; Azure's conversation trace peaks at about 1.5)."""
 SHORT_DAY_S = 600.0
+RATE_PRECISION = 0.02
 RATE_FACTORS = (0.4, 0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.7)
 
 
@@ -142,14 +143,6 @@ def holding_replicas(
 
     `told` hears after each trial how many there were, and its replicas. A prefill pool keeps its size.
     """
-    step = _clock(result)
-    searched = Searched(
-        requests=requests,
-        rules=features.rules(rules_of(result), step),
-        step=step,
-        slo=result.inputs.scenario.slo,
-        cluster=features.cluster(1, seed=0),
-    )
     tried: list[int] = []
 
     def note(trial: Trial) -> None:
@@ -157,7 +150,48 @@ def holding_replicas(
         if told is not None:
             told(len(tried), trial.replicas)
 
+    searched = _searched(result, requests, features, replicas=1)
     return fewest_replicas(searched, most=max(16, 4 * planned), told=note)
+
+
+def breaking_rate(
+    result: Answer,
+    requests: RequestTable,
+    features: Features,
+    *,
+    replicas: int,
+    told: Callable[[int], None] | None = None,
+) -> float | None:
+    """The largest rate, within 2%, at which the same requests hold the scenario's targets on `replicas`; None if none does.
+
+    `told` hears after each trial how many there were. The number of requests stays: a rate that would only fail after a
+    longer time counts as held.
+    """
+    tried: list[float] = []
+
+    def note(trial: Trial) -> None:
+        tried.append(trial.rate_per_s)
+        if told is not None:
+            told(len(tried))
+
+    found = largest_rate(
+        _searched(result, requests, features, replicas=replicas),
+        replicas=replicas,
+        precision=RATE_PRECISION,
+        told=note,
+    )
+    return None if found.best is None else found.best.rate_per_s
+
+
+def _searched(result: Answer, requests: RequestTable, features: Features, *, replicas: int) -> Searched:
+    step = _clock(result)
+    return Searched(
+        requests=requests,
+        rules=features.rules(rules_of(result), step),
+        step=step,
+        slo=result.inputs.scenario.slo,
+        cluster=features.cluster(replicas, seed=0),
+    )
 
 
 def held_by(capacity: Capacity, slo: Slo) -> str:

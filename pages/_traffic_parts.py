@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import streamlit as st
 
@@ -12,7 +14,7 @@ from calc.simulation.export import chrome_trace, request_lines
 from calc.simulation.features import Features
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import SimulationResult
-from calc.traffic import distribution, sweep
+from calc.traffic import breaking_rate, distribution, run, sweep
 from pages._traffic_figure import (
     distribution_figure,
     distribution_finding,
@@ -25,16 +27,62 @@ from pages._ui import Metric, show_chart, show_metrics
 
 SWEPT = "_swept"
 MOST_IN_TRACE = 5_000
+LOGGED_PASSES = 20_000
+MOST_SEARCHED = 10_000  # requests of which a dozen more runs take a second or two
+TYPICAL_TRIALS = 12
 
 
-def run_headline(result: Answer, ran: SimulationResult) -> str:
-    """The run in one sentence."""
-    slo = result.inputs.scenario.slo
-    ttft = ran.spread("ttft_s")
-    kept = f"{fmt.percent(ran.attainment(slo))} of requests meet every target"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A run, and the rate above which the promise breaks: None if no rate keeps it, or if `searched` is false."""
+
+    simulated: SimulationResult
+    searched: bool = False
+    breaks_above_per_s: float | None = None
+
+
+def simulated(
+    result: Answer,
+    requests: RequestTable,
+    *,
+    replicas: int,
+    features: Features,
+    told: Callable[[float, str], None],
+) -> Ran:
+    """The run with its log, and where it would break if there is a promise and a rate to raise; `told` hears the share done."""
+
+    def running(share: float) -> bool:
+        told(share, f"Simulating: {fmt.percent(share)}")
+        return True
+
+    ran = run(
+        result, requests, replicas=replicas, features=features, progress=running, log_passes=LOGGED_PASSES
+    )
+    scenario = result.inputs.scenario
+    promised = not (scenario.slo.ttft_s is scenario.slo.tpot_s is scenario.slo.e2e_s is None)
+    if not promised or scenario.workload.rate_per_s is None or len(requests) > MOST_SEARCHED:
+        return Ran(simulated=ran)
+
+    def trying(tried: int) -> None:
+        told(min(0.95, tried / TYPICAL_TRIALS), "Looking for the rate at which it breaks")
+
+    breaks = breaking_rate(result, requests, features, replicas=replicas, told=trying)
+    return Ran(simulated=ran, searched=True, breaks_above_per_s=breaks)
+
+
+def run_headline(result: Answer, ran: Ran) -> str:
+    """The run in one sentence: what the slowest feel, and where the promise breaks."""
+    found, breaks = ran.simulated, ran.breaks_above_per_s
+    if not ran.searched:
+        end = f"{fmt.percent(found.attainment(result.inputs.scenario.slo))} of requests meet every target"
+    elif breaks is None:
+        end = "no rate keeps the promise"
+    else:
+        end = f"the promise breaks above {fmt.significant(breaks)}"
     return (
-        f"At {fmt.plain(ran.requests_per_s, 'requests/s')} the p99 TTFT is {fmt.optional(ttft.p99, fmt.seconds)}; {kept}"
-        f"{'; the system is saturated' if ran.state == 'saturated' else ''}."
+        f"At {fmt.plain(found.requests_per_s, 'requests/s')} the p99 TTFT is "
+        f"{fmt.optional(found.spread('ttft_s').p99, fmt.seconds)}; {end}"
+        f"{'; the system is saturated' if found.state == 'saturated' else ''}."
     )
 
 
@@ -50,7 +98,7 @@ def show_run(result: Answer, ran: SimulationResult) -> None:
             Metric(
                 label="Goodput",
                 reading=fmt.plain(ran.goodput_per_s(slo), "req/s"),
-                help="Requests per second that met every target.",
+                help=f"Requests per second that met every target: {fmt.percent(ran.attainment(slo))} of them did.",
             ),
             Metric(
                 label="State",

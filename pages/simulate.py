@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import streamlit as st
 
-from calc import format as fmt
 from calc.answer import Answer
 from calc.simulation.features import Features
 from calc.simulation.requests import RequestTable
-from calc.traffic import Source, at_rate, generated, run
+from calc.traffic import Source, at_rate, generated
 from calc.worked_run import worked_run
 from pages._inputs import current_answer
 from pages._traffic_ideas import IDEA_KEYS, draw_held, idea_controls, show_ideas
-from pages._traffic_parts import SWEPT, draw_downloads, draw_sweep, run_headline, show_run
+from pages._traffic_parts import SWEPT, draw_downloads, draw_sweep, run_headline, show_run, simulated
 from pages._ui import guarded, plain_text, show_ignored, show_title, show_worked_maths
 from presets.traces import PUBLISHED, published, uploaded_trace
 
-RAN = "_simulated"  # (what was asked, what happened) of this session's last run
+RAN = "_simulated"  # (what was asked, the `Ran`) of this session's last run
 COUNTS = (1_000, 3_000, 10_000, 30_000, 100_000)
 MAX_TRACE_MB = 64
-LOGGED_PASSES = 20_000
 ASKED_KEYS = ("sim_source", "sim_public", "sim_n", "sim_replicas", "sim_seed", *IDEA_KEYS)
 
 
@@ -46,11 +44,12 @@ def main() -> None:
             "Nothing was simulated for this question yet. Press **Simulate**.", icon=":material/play_circle:"
         )
         return
-    show_run(result, ran[1])
-    show_ideas(ran[1])
+    found = ran[1].simulated
+    show_run(result, found)
+    show_ideas(found)
     guarded(lambda: draw_sweep(result, requests, replicas, features, asked))()
-    draw_downloads(ran[1])
-    show_worked_maths(lambda: worked_run(result, ran[1]), key="sim-maths")
+    draw_downloads(found)
+    show_worked_maths(lambda: worked_run(result, found), key="sim-maths")
     show_ignored(
         "The network between user and server, and tokenisation.",
         "Spread of step times: equal steps take equal time.",
@@ -120,13 +119,12 @@ def _run(
         return
     bar = st.progress(0.0, text="Simulating (the first run compiles the simulator, about 20 s)")
 
-    def told(share: float) -> bool:
-        bar.progress(min(1.0, share), text=f"Simulating: {fmt.percent(share)}")
-        return True
+    def told(share: float, doing: str) -> None:
+        bar.progress(min(1.0, share), text=doing)
 
     st.session_state[RAN] = (
         asked,
-        run(result, requests, replicas=replicas, features=features, progress=told, log_passes=LOGGED_PASSES),
+        simulated(result, requests, replicas=replicas, features=features, told=told),
     )
     st.session_state.pop(SWEPT, None)
     st.rerun()

@@ -1,7 +1,14 @@
 """Simulate traffic: what is added to the scheduler changes the run, is told, and is refused where an engine lacks it."""
 
+import re
+from dataclasses import replace
+
 import pytest
 from reading import text_of, titles
+
+from calc.answer import answer
+from calc.traffic import Source, generated, run
+from presets.resolve import resolve
 
 pytestmark = pytest.mark.app
 
@@ -47,3 +54,23 @@ def test_an_engine_without_an_idea_refuses_it(open_page):
     app = open_page("simulate.py", **CHAT, engine="sglang", sim_prefill="1")
     app.button(key="sim-run").click().run()
     assert any("prefill_pool" in text_of(box) for box in app.error)
+
+
+def test_the_title_says_where_the_promise_breaks(open_page):
+    """The rate it names holds when it is offered, and a tenth more does not."""
+    app = simulated(open_page, rate="10")
+    breaks = float(re.search(r"the promise breaks above ([\d.]+)", titles(app)[0])[1])
+    means = {}
+    for rate in (0.97 * breaks, 1.1 * breaks):
+        result = answer(resolve(replace(app.session_state["_scenario"], rate_per_s=rate)))
+        asked = generated(
+            result.inputs.scenario.workload, Source.SCENARIO, rate_per_s=rate, count=1000, seed=0
+        )
+        replicas = answer(resolve(app.session_state["_scenario"])).fleet.replicas
+        means[rate] = run(result, asked, replicas=replicas).holds(result.inputs.scenario.slo)
+    assert list(means.values()) == [True, False]
+
+
+def test_without_a_target_the_title_tells_who_was_served(open_page):
+    app = simulated(open_page, ttft_s="none", tpot_ms="none")
+    assert "meet every target" in titles(app)[0]
