@@ -39,7 +39,10 @@ def step_rows(result: Answer) -> list[dict[str, Any]]:
             {"step": step, "quantity": name, "value": value}
             for name, value in symbols_of(result, step).items()
         ]
-    return list({(row["quantity"], row["value"]): row for row in rows}.values())
+    first: dict[tuple[Any, Any], dict[str, Any]] = {}
+    for row in rows:  # a quantity stands in the step that it first appears in
+        first.setdefault((row["quantity"], row["value"]), row)
+    return list(first.values())
 
 
 def steps_of(result: Answer) -> Iterator[tuple[str, str, list[str]]]:
