@@ -12,7 +12,7 @@ from calc.bill import ApiPrices, Bill, Day, DayBill, Market, Owned, Tenure, bill
 from calc.bill_report import bill_headline, day_headline
 from calc.units import GB
 from pages._axes import COLOURS, GREY, LINE_WIDTH, figure, linear
-from pages._ui import guarded, plain_text, show_chart
+from pages._ui import guarded, plain_text, show_chart, show_table
 
 HOURS = 24
 
@@ -33,7 +33,7 @@ def _draw(result: Answer) -> None:
     bill = bill_of(result, _market())
     st.markdown(f"**{plain_text(bill_headline(bill))}**")
     if bill.tenures:
-        st.table([_row(tenure) for tenure in bill.tenures], border="horizontal", hide_index=True)
+        show_table([_row(tenure) for tenure in bill.tenures])
         st.caption(
             "Input, cached and output prices together pay for the fleet: prefill by the prompts it computes, decoding by "
             "outputs, and what decoding reads from the cache by whose tokens they are."

@@ -12,6 +12,7 @@ from calc.parameters import ParameterCount
 from calc.quantization import stored_bytes, weight_bytes
 from calc.state_map import state_rows
 from calc.weight_check import check_weights
+from pages._ui import show_table
 
 COMPARED_FORMATS = ("bf16", "fp8", "int8", "int4-g128", "nvfp4", "q4_k_m")
 
@@ -27,7 +28,7 @@ def draw_layers(groups: tuple[LayerGroup, ...]) -> None:
         with st.expander(
             f"{count} x {mixing}, {feed} ({stack}): {fmt.parameters(parameters)} each", key=f"layers-{number}"
         ):
-            st.table(
+            show_table(
                 [
                     {
                         "tensor": w.name,
@@ -36,9 +37,7 @@ def draw_layers(groups: tuple[LayerGroup, ...]) -> None:
                         "stored": w.stored,
                     }
                     for w in alike[0].weights
-                ],
-                border="horizontal",
-                hide_index=True,
+                ]
             )
 
 
@@ -48,7 +47,7 @@ def draw_state(spec: ModelSpec, kv_dtype: str) -> None:
     if not rows:
         return
     with st.expander("State by kind of layer", key="model-state"):
-        st.table(
+        show_table(
             [
                 {
                     "kind": row.kind,
@@ -60,9 +59,7 @@ def draw_state(spec: ModelSpec, kv_dtype: str) -> None:
                     "fixed per sequence": fmt.binary_bytes(row.fixed_bytes) if row.fixed_bytes else "none",
                 }
                 for row in rows
-            ],
-            border="horizontal",
-            hide_index=True,
+            ]
         )
 
 
@@ -81,7 +78,7 @@ def draw_check(inputs: Inputs) -> None:
 def draw_parts(counted: ParameterCount) -> None:
     with st.expander("Parameters by part", key="model-parts"):
         rows = sorted(counted.parts.items(), key=lambda item: -item[1])
-        st.table(
+        show_table(
             [
                 {
                     "part": part.replace("_", " "),
@@ -89,9 +86,7 @@ def draw_parts(counted: ParameterCount) -> None:
                     "share": fmt.percent(size / counted.total),
                 }
                 for part, size in rows
-            ],
-            border="horizontal",
-            hide_index=True,
+            ]
         )
 
 
@@ -104,4 +99,4 @@ def draw_formats(inputs: Inputs) -> None:
             rows.append(
                 {"format": name, "weights": fmt.binary_bytes(size), "against now": fmt.factor(size / now)}
             )
-        st.table(rows, border="horizontal", hide_index=True)
+        show_table(rows)

@@ -13,6 +13,7 @@ from calc.scenario import apply_settings
 from calc.verdict import Change
 from pages._inputs import levers_for
 from pages._sidebar import current_scenario, show_scenario
+from pages._ui import show_table
 
 BINDING = {
     "kv memory": "KV memory",
@@ -34,9 +35,7 @@ def draw_levers(result: Answer) -> None:
         saved = best.gpus_saved if best else 0
         if best and saved > 0:
             st.markdown(f"**{best.lever.change.text} saves {fmt.plural(saved, 'GPU')}**")
-        st.table(
-            [lever_row("now", "", result), *map(_effect_row, effects)], border="horizontal", hide_index=True
-        )
+        show_table([lever_row("now", "", result), *map(_effect_row, effects)])
         st.caption("Apply one to the scenario:")
         draw_apply([e.lever.change for e in effects if e.lever.change.settings], key="lever")
 

@@ -13,7 +13,7 @@ from calc.memory.log_comparison import compare, settings_from_log
 from calc.memory.logs import read_log
 from calc.memory.waterfall import WaterfallStep, what_breaks_first
 from pages._memory_figure import compared_row, growth_figure, growth_finding
-from pages._ui import Metric, plain_text, show_chart
+from pages._ui import Metric, plain_text, show_chart, show_table
 
 MOST_LOG_CHARS = 400_000
 
@@ -73,7 +73,7 @@ def draw_ranks(found: Ledger) -> None:
                 "from": str(rank.kv.provenance),
                 "why": "",
             }
-            st.table([*lines, pool], border="horizontal", hide_index=True)
+            show_table([*lines, pool])
 
 
 def draw_growths(result: Answer, settings: EngineSettings) -> None:
@@ -109,7 +109,7 @@ def draw_log(result: Answer, settings: EngineSettings) -> None:
         return
     inputs = result.inputs
     predicted = ledger(inputs.spec, inputs.offer.accelerator, result.layout, settings_from_log(log, settings))
-    st.table([compared_row(line) for line in compare(log, predicted)], border="horizontal", hide_index=True)
+    show_table([compared_row(line) for line in compare(log, predicted)])
     st.caption(
         "Engine, version, memory share and longest length are taken from the log; model and card from the sidebar."
     )

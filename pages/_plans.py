@@ -11,7 +11,7 @@ from calc.proof import Proof, headline_of, prove
 from calc.scenario import Scenario
 from calc.simulation.results import SimulationResult
 from pages._inputs import TTL, answer_for, ranking_for
-from pages._ui import Metric, guarded, plain_text, show_metrics
+from pages._ui import Metric, guarded, plain_text, show_metrics, show_table
 
 SHOWN = 8
 REASONS = {
@@ -47,7 +47,7 @@ def _draw_ranking(ranking: Ranking) -> None:
             f"the full model was asked about the {ranking.answered:,} that could still be the best."
         )
     if priced:
-        st.table([_row(plan) for plan in priced[:SHOWN]], border="horizontal", hide_index=True)
+        show_table([_row(plan) for plan in priced[:SHOWN]])
         st.caption("Ranked by list price per hour; each price is the cheapest dated on-demand one.")
     _draw_left_out(ranking, unpriced)
 

@@ -11,7 +11,7 @@ from calc.scenario import Scenario
 from calc.sensitivity import Reading, Sensitivity, Swing, headline_of, sensitivity
 from pages._axes import COLOURS, Mark, figure, linear, vline
 from pages._inputs import TTL, answer_for
-from pages._ui import guarded, plain_text, show_chart
+from pages._ui import guarded, plain_text, show_chart, show_table
 
 ROW_HEIGHT = 46
 MARGIN = 110  # pixels above and below the bars
@@ -37,7 +37,7 @@ def draw_sensitivity(result: Answer) -> None:
 def _draw(found: Sensitivity) -> None:
     st.markdown(f"**{plain_text(headline_of(found))}**")
     show_chart(tornado_figure(found), alt=tornado_finding(found), key="sensitivity")
-    st.table([_row(swing) for swing in found.swings], border="horizontal", hide_index=True)
+    show_table([_row(swing) for swing in found.swings])
     worst = (
         "one of them stops it from working"
         if found.all_at_once is None

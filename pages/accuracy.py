@@ -8,7 +8,7 @@ import streamlit as st
 
 from calc import format as fmt
 from pages._accuracy_figure import finding, scatter
-from pages._ui import plain_text, show_chart, show_data, show_ignored, show_title
+from pages._ui import plain_text, show_chart, show_data, show_ignored, show_table, show_title
 from presets import accuracy, engine_memory
 from presets.accuracy import Comparison
 
@@ -38,7 +38,7 @@ def main() -> None:
         "Mean error; copies of a measurement counted once. Points and groups below are predicted by the shipped "
         "profiles, which were fitted on most of them.",
     )
-    st.table([_protocol_row(report, name, text) for name, text in PROTOCOLS.items()], border="horizontal")
+    show_table([_protocol_row(report, name, text) for name, text in PROTOCOLS.items()])
     rows = all_comparisons()
     chosen = _filtered(rows)
     if chosen:
@@ -103,7 +103,7 @@ def _group_rows(rows: Sequence[Comparison]) -> list[dict[str, object]]:
 def _draw_memory() -> None:
     """Engines' start-up logs against the ledgers."""
     st.header("Engine memory on public start-up logs", anchor=False)
-    st.table(
+    show_table(
         [
             {
                 "check": plain_text(found.check),
@@ -114,9 +114,7 @@ def _draw_memory() -> None:
                 "worst": fmt.percent(found.largest),
             }
             for found in engine_memory.group_errors()
-        ],
-        border="horizontal",
-        hide_index=True,
+        ]
     )
 
 

@@ -14,7 +14,15 @@ from calc.worked_run import worked_operating
 from pages._frontier_figure import frontier_figure, frontier_finding
 from pages._inputs import TTL, current_inputs, inputs_for
 from pages._sidebar import current_scenario
-from pages._ui import plain_text, show_chart, show_data, show_ignored, show_title, show_worked_maths
+from pages._ui import (
+    plain_text,
+    show_chart,
+    show_data,
+    show_ignored,
+    show_table,
+    show_title,
+    show_worked_maths,
+)
 from presets import accelerators
 
 MOST_COMPARED = 3
@@ -62,11 +70,7 @@ def main() -> None:
     if missing:
         st.caption(plain_text(f"Does not fit, or has no rate for it: {', '.join(missing)}."))
     st.header(f"At {fmt.significant(speed)} tokens/s per user", anchor=False)
-    st.table(
-        [_row(name, point, at.get(baseline)) for name, point in at.items()],
-        border="horizontal",
-        hide_index=True,
-    )
+    show_table([_row(name, point, at.get(baseline)) for name, point in at.items()])
     st.caption(plain_text(f"Baseline: {baseline}. Watts are those of the GPUs while all users are served."))
     show_worked_maths(
         lambda: [

@@ -17,7 +17,7 @@ from calc.fleet_table import COLUMNS, fleet_rows, placed_rows, stocks_of
 from pages._axes import KINDS, figure, linear
 from pages._inputs import answer_for
 from pages._sidebar import current_scenario
-from pages._ui import plain_text, show_chart, show_data, show_ignored, show_title
+from pages._ui import plain_text, show_chart, show_data, show_ignored, show_table, show_title
 from presets import accelerators
 from presets.fleet_file import EXAMPLE, MAX_BYTES, read_fleet_text
 
@@ -54,7 +54,7 @@ def main() -> None:
             ),
         )
         show_chart(fleet_figure(found), alt=fleet_headline(found), key="fleet-bars")
-        st.table([_row(place) for place in found.placed], border="horizontal", hide_index=True)
+        show_table([_row(place) for place in found.placed])
     show_data(placed_rows(found), key="fleet-data", name="ridgebeam-fleet")
     show_ignored(
         "Peaks at different hours: every deployment is sized for its own peak, so a pool that follows them could be smaller.",

@@ -6,7 +6,7 @@ import streamlit as st
 
 from calc.formulas import FORMULAS, Formula, topics
 from calc.glossary import TERMS
-from pages._ui import plain_text, show_title
+from pages._ui import plain_text, show_table, show_title
 
 SOURCES = (
     "**Model shapes**: fields of published config.json files, facts restated, with revision where it is known.",
@@ -36,7 +36,7 @@ def main() -> None:
         for record in by_topic[chosen]:
             _draw_formula(record)
     with glossary:
-        st.table(
+        show_table(
             [
                 {
                     "term": term.name,
@@ -44,9 +44,7 @@ def main() -> None:
                     "where tools differ": plain_text(term.disagreement),
                 }
                 for term in TERMS
-            ],
-            border="horizontal",
-            hide_index=True,
+            ]
         )
     with sources:
         st.markdown("\n".join(f"- {line}" for line in SOURCES))

@@ -8,3 +8,11 @@ def titles(app):
 def text_of(element):
     """What a reader sees of Markdown: without the backslashes that keep it literal."""
     return element.value.replace("\\", "")
+
+
+def rows_of(table):
+    """The rows of a table as a reader sees them: spaces that keep a reading on its line are spaces."""
+    return [
+        {name: text.replace("\N{NO-BREAK SPACE}", " ") for name, text in row.items()}
+        for row in table.value.to_dict("records")
+    ]

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from reading import text_of, titles
+from reading import rows_of, text_of, titles
 
 from pages._registry import PAGES
 from presets.scenarios import READY
@@ -200,8 +200,8 @@ def test_the_model_page_reads_a_hybrid_in_lines(open_page):
     assert "mamba2" in stacked
     assert "full attention" in stacked
     state = next(box for box in app.expander if box.label == "State by kind of layer")
-    table = state.table[0].value
-    assert list(table["layers"]) == ["23", "6"]
+    rows = rows_of(state.table[0])
+    assert [row["layers"] for row in rows] == ["23", "6"]
     # 23 layers: 3 rows of 6,144 channels in 16 bit, 64 heads of 64 x 128 in 32 bit
     assert 23 * (3 * 6144 * 2 + 64 * 64 * 128 * 4) == 49_082_368
-    assert table["fixed per sequence"].iloc[0] == "46.8 MiB"
+    assert rows[0]["fixed per sequence"] == "46.8 MiB"

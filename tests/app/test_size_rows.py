@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from reading import text_of
+from reading import rows_of, text_of
 from streamlit.testing.v1 import AppTest
 
 pytestmark = pytest.mark.app
@@ -26,12 +26,7 @@ def test_how_sure_the_answer_is():
     app = opened("step-sensitivity", fidelity="textbook")
     said = [text_of(text) for text in app.markdown]
     assert any("over everything assumed" in text for text in said)
-    names = [
-        row["assumption"]
-        for table in app.table
-        for row in table.value.to_dict("records")
-        if "assumption" in row
-    ]
+    names = [row["assumption"] for table in app.table for row in rows_of(table) if "assumption" in row]
     assert {"request rate", "MFU of prefill", "target utilisation"} <= set(names)
 
 
@@ -46,9 +41,7 @@ def test_what_it_costs_beside_an_api():
         "beats the API's $0.00064 per request" in text for text in said
     )  # 512 x 0.5 + 256 x 1.5 per million
     assert any(text.startswith("**Following the day costs") for text in said)
-    tenures = [
-        row["tenure"] for table in app.table for row in table.value.to_dict("records") if "tenure" in row
-    ]
+    tenures = [row["tenure"] for table in app.table for row in rows_of(table) if "tenure" in row]
     assert tenures == ["on demand", "reserved"]
 
 
