@@ -47,6 +47,7 @@ FAINT = "rgba(128,128,128,0.22)"
 KINDS = ("#0072B2", "#E69F00", "#009E73", "#CC3399", "#7B5CD6", "#56B4E9", "#8D99A6")
 LINE_WIDTH = 2.5
 LABEL_SIZE = 12
+LEGEND_BELOW_PX = 88  # under the ticks and the title of a low figure's axis
 DASHES = {"mean": "solid", "p50": "solid", "p95": "dash", "p99": "dot"}
 
 
@@ -68,7 +69,7 @@ def figure(*, height: int = 380, legend: bool = True, top: int = 34) -> go.Figur
         height=height,
         margin={"l": 8, "r": 14, "t": top, "b": 8},
         showlegend=legend,
-        legend={"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0},
+        legend={"orientation": "h", "y": min(-0.2, -LEGEND_BELOW_PX / height), "yanchor": "top", "x": 0},
         hovermode="x unified",
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
@@ -211,9 +212,9 @@ def faded_line(colour: str) -> str:
 
 
 def shade(
-    made: go.Figure, low: float, high: float, *, colour: str, text: str = "", at_top: bool = False
+    made: go.Figure, low: float, high: float, *, colour: str, text: str = "", at_left: bool = False
 ) -> None:
-    """A zone between two x values, in data units, with its name inside at the bottom right, or at the top."""
+    """A zone between two x values, in data units, with its name inside at the bottom right, or left."""
     made.add_shape(
         type="rect",
         x0=low,
@@ -227,14 +228,14 @@ def shade(
         fillcolor=faded(COLOURS[colour]),
     )
     if text:
-        position, _ = _place(made.layout.xaxis, high)
+        position, _ = _place(made.layout.xaxis, low if at_left else high)
         made.add_annotation(
             x=position,
-            y=0.98 if at_top else 0.02,
+            y=0.02,
             xref="x",
             yref="paper",
-            xanchor="right",
-            yanchor="top" if at_top else "bottom",
+            xanchor="left" if at_left else "right",
+            yanchor="bottom",
             text=labelled(text, COLOURS[colour]),
             showarrow=False,
             font={"size": LABEL_SIZE},

@@ -145,12 +145,14 @@ def lines(
     vertical: Sequence[Mark] = (),
     horizontal: Sequence[Mark] = (),
     height: int = 380,
-    legend_y: float = -0.2,
+    legend_y: float | None = None,
 ) -> go.Figure:
     """Lines over one axis, with bands, and labelled limits across them."""
     levels = max((mark.level for mark in vertical), default=0)
     made = figure(height=height + 16 * levels, legend=len(series) > 1, top=34 + 16 * levels)
-    made.update_layout(xaxis=xaxis, yaxis=yaxis, legend={"y": legend_y})
+    made.update_layout(xaxis=xaxis, yaxis=yaxis)
+    if legend_y is not None:
+        made.update_layout(legend={"y": legend_y})
     made.update_xaxes(gridcolor=FAINT)
     made.update_yaxes(gridcolor=FAINT)
     for one in series:

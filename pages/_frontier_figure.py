@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from calc import format as fmt
 from calc.frontier import Operating, frontier
-from pages._axes import GREY, KINDS, LINE_WIDTH, Mark, figure, fine_logarithmic, shade, vline
+from pages._axes import GREY, KINDS, LABEL_SIZE, LINE_WIDTH, Mark, figure, fine_logarithmic, shade, vline
 
 SYMBOLS = ("circle", "diamond", "square")
 
@@ -70,7 +70,7 @@ def frontier_figure(
             marker={"symbol": f"{symbol}-open", "size": 7, "color": colour, "opacity": 0.6},
         )
     if target_tokens_per_s is not None and low_x < target_tokens_per_s < high_x:
-        shade(made, target_tokens_per_s, high_x, colour="fits", text="keeps the TPOT target", at_top=True)
+        shade(made, target_tokens_per_s, high_x, colour="fits", text="keeps the TPOT target", at_left=True)
     if low_x < user_tokens_per_s < high_x:
         vline(
             made,
@@ -94,7 +94,7 @@ def _name_point(made: go.Figure, point: Operating | None, *, colour: str, symbol
         mode="markers+text",
         text=[f"{point.layout} b{point.batch}"],
         textposition="top right" if above else "bottom left",
-        textfont={"color": colour, "size": 12},
+        textfont={"size": LABEL_SIZE},
         marker={"symbol": f"{symbol}-open", "size": 15, "color": colour, "line": {"width": 2}},
         showlegend=False,
         hoverinfo="skip",

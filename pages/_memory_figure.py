@@ -57,8 +57,11 @@ def waterfall_finding(ledger: Ledger, steps: Sequence[WaterfallStep]) -> str:
 def growth_figure(growth: Growth) -> go.Figure:
     """Bytes needed against bytes available as one quantity grows, with today's value and the wall."""
     top = 1.15 * max([*growth.available_bytes, *growth.needed_bytes]) / GIB
-    marks = [Mark(at=growth.now, text="now", colour="main", dash="dot")]
-    if growth.wall is not None and growth.wall <= growth.values[-1]:
+    walled = growth.wall is not None and growth.wall <= growth.values[-1]
+    marks = [
+        Mark(at=growth.now, text="now", colour="main", dash="dot", level=0 if walled else 1)
+    ]  # equal tops
+    if growth.wall is not None and walled:
         marks.append(
             Mark(
                 at=growth.wall, text=f"wall {fmt.count(growth.wall)}", colour="kv wall", dash="solid", level=1
