@@ -148,6 +148,7 @@ def plan_json(result: Answer) -> Json:
     row: Json = {
         "gpu": result.inputs.offer.accelerator.id,
         "gpus": result.gpus,
+        "whole_nodes": result.nodes,
         "layout": {
             "label": layout.label,
             "tp": layout.tp,
@@ -160,6 +161,9 @@ def plan_json(result: Answer) -> Json:
         "kv_dtype": scenario.kv_dtype,
         "engine": scenario.engine,
         "max_batched_tokens": scenario.max_batched_tokens,
+        "max_seqs": scenario.max_seqs,
+        "chunked_prefill": scenario.chunked_prefill,
+        "prefix_caching": scenario.prefix_caching,
         "draft_tokens": scenario.draft_tokens,
         "fidelity": scenario.fidelity,
         "verdict": result.verdict.as_json(),

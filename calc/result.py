@@ -75,6 +75,7 @@ class Answer:
     assumptions: tuple[str, ...]
     ledger: Ledger | None = None  # the engine's memory, where the fidelity has one
     evidence: str = ""  # what the times stand on, in words
+    nodes: int | None = None  # whole hosts that are paid for, where devices are bought so
 
     @property
     def tokens_per_s_per_gpu(self) -> float | None:
@@ -89,7 +90,9 @@ class Answer:
 
     @property
     def gpus(self) -> int:
-        """GPUs of the whole deployment; of one replica when nothing serves."""
+        """GPUs of the whole deployment, those of whole nodes included; of one replica when nothing serves."""
+        if self.nodes is not None:
+            return self.nodes * self.inputs.offer.accelerator.host_devices
         replicas = self.fleet.replicas if self.fleet else 1
         return self.layout.gpus_per_replica * replicas
 
@@ -107,7 +110,8 @@ def headline(result: Answer) -> str:
         reason = result.verdict.reason.rstrip(".")
         return f"Does not work: {reason}.{end}"
     serve = "serves" if result.gpus == 1 else "serve"
-    return f"{result.gpus} x {accelerator.name} {serve} this. {_limit(result.sequences, result.fleet)}"
+    nodes = f" ({fmt.plural(result.nodes, 'whole node')})" if result.nodes is not None else ""
+    return f"{result.gpus} x {accelerator.name}{nodes} {serve} this. {_limit(result.sequences, result.fleet)}"
 
 
 LIMITS = {

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from calc.scenario import Scenario
 
 ALL = "all"
+SWITCHES = {"on": True, "off": False}
 KILO = 1e3
 
 
@@ -35,6 +36,14 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     search.add_argument(
         "--token-budgets", nargs="+", type=tokens, metavar="N", help="token budgets of a step to try"
     )
+    search.add_argument(
+        "--batch-caps", nargs="+", type=tokens, metavar="N", help="most sequences at once to try"
+    )
+    for name, what in (
+        ("chunked-prefill", "prompts in chunks beside decoding, or whole while decoding waits"),
+        ("prefix-caching", "whether text that repeats is kept"),
+    ):
+        search.add_argument(f"--{name}", nargs="+", choices=tuple(SWITCHES), help=f"{what}; both to try both")
     search.add_argument(
         "--drafts", nargs="+", type=whole, metavar="K", help="speculative draft lengths to try, 0: none"
     )
@@ -62,6 +71,11 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     )
     limits.add_argument(
         "--spare", choices=("none", "replica", "node"), default="none", help="what may fail at peak"
+    )
+    limits.add_argument(
+        "--whole-nodes",
+        action="store_true",
+        help="accelerators are bought in whole hosts, which replicas fill",
     )
     limits.add_argument("--peak-factor", type=positive, default=1.0, help="peak over the stated rate")
     limits.add_argument(
@@ -139,6 +153,9 @@ def question_about(arguments: argparse.Namespace, found: Inputs, named: list[str
         weight_formats=_chosen(arguments.formats, EVERY_WEIGHT_FORMAT, base.weight_formats),
         kv_formats=_chosen(arguments.kv_formats, EVERY_KV_FORMAT, base.kv_formats),
         token_budgets=(None, *arguments.token_budgets) if arguments.token_budgets else base.token_budgets,
+        batch_caps=tuple(dict.fromkeys((*base.batch_caps, *(arguments.batch_caps or ())))),
+        chunked_prefill=_switches(arguments.chunked_prefill) or base.chunked_prefill,
+        prefix_caching=_switches(arguments.prefix_caching) or base.prefix_caching,
         draft_tokens=tuple(arguments.drafts) if arguments.drafts else base.draft_tokens,
         pools=arguments.pools,
         largest_replica=arguments.largest_replica,
@@ -149,6 +166,7 @@ def question_about(arguments: argparse.Namespace, found: Inputs, named: list[str
             gpus=arguments.most_gpus,
             available={_id(name): int(count) for name, count in arguments.available},
             spare=Spare(arguments.spare),
+            whole_nodes=arguments.whole_nodes,
         ),
     )
 
@@ -157,6 +175,10 @@ def _chosen(given: list[str] | None, every: tuple[str, ...], base: tuple[str, ..
     if not given:
         return base
     return every if ALL in given else tuple(dict.fromkeys((*base, *(name.lower() for name in given))))
+
+
+def _switches(given: list[str] | None) -> tuple[bool, ...]:
+    return tuple(SWITCHES[word] for word in dict.fromkeys(given or ()))
 
 
 def _id(name: str) -> str:

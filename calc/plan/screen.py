@@ -29,7 +29,7 @@ from calc.memory.kv import sequence_bytes
 from calc.operators import Operators, compile_operators
 from calc.plan.limits import NO_WALL, WALLS, limits_missed, objectives_of
 from calc.plan.pace import Pace, pace_of
-from calc.plan.space import Question, layouts_of, placed
+from calc.plan.space import AS_THE_ENGINE_DOES, Question, Scheduling, layouts_of, placed
 from calc.plan.stacked import Stacked, stacks_of
 from calc.quantization import stored_bytes, weight_bytes
 from calc.result import Offer
@@ -59,21 +59,18 @@ class Configuration:
     layout: Layout
     quantization: str
     kv_dtype: str
-    token_budget: int | None = None
-    draft_tokens: int = 0
+    scheduling: Scheduling = AS_THE_ENGINE_DOES
 
     def scenario(self, given: Scenario) -> Scenario:
         """The given scenario in this configuration."""
         layout = self.layout
         return replace(
-            given,
+            self.scheduling.scenario(given),
             gpu=self.offer.accelerator.id,
             gpu_json=given.gpu_json if self.offer.accelerator.id == given.gpu else "",
             engine=self.engine,
             quantization=self.quantization,
             kv_dtype=self.kv_dtype,
-            max_batched_tokens=self.token_budget,
-            draft_tokens=self.draft_tokens,
             tp=layout.tp,
             pp=layout.pp,
             dp=layout.dp,
@@ -91,8 +88,7 @@ class Group:
     layout: Layout
     quantization: str
     kv_dtype: str
-    token_budget: int | None
-    draft_tokens: int
+    scheduling: Scheduling
     offers: tuple[Offer, ...]
 
 
@@ -135,8 +131,7 @@ class Screened:
             layout=group.layout,
             quantization=group.quantization,
             kv_dtype=group.kv_dtype,
-            token_budget=group.token_budget,
-            draft_tokens=group.draft_tokens,
+            scheduling=group.scheduling,
         )
 
     @cached_property
@@ -163,7 +158,8 @@ def screen(question: Question) -> Screened:
     for group in _groups(question, never):
         operators = _operators(question, group)
         ids = tuple(offer.accelerator.id for offer in group.offers)
-        key = (group.engine, group.token_budget, ids, operators.formats)
+        batching = group.scheduling
+        key = (group.engine, batching.max_batched_tokens, batching.chunked_prefill, ids, operators.formats)
         if key not in stacks:
             fidelity = Fidelity(question.inputs.scenario.fidelity)
             stacks[key] = stacks_of(_tuned(question, group), fidelity, operators.formats, known)
@@ -208,23 +204,20 @@ def _groups(question: Question, never: Counter[str]) -> Iterator[Group]:
                 served = [o for o in timed if formats_support(formats, kv_dtype, engine, o.accelerator)]
                 never[NOT_SERVED] += len(timed) - len(served)
                 placements = _placements(question, chosen, served)
-                for (layout, those), budget, drafts in product(
-                    placements.items(), question.token_budgets, question.draft_tokens
-                ):
+                for (layout, those), scheduling in product(placements.items(), question.schedulings):
                     yield Group(
                         engine=engine,
                         layout=layout,
                         quantization=quantization,
                         kv_dtype=kv_dtype,
-                        token_budget=budget,
-                        draft_tokens=drafts,
+                        scheduling=scheduling,
                         offers=tuple(those),
                     )
 
 
 def _tuned(question: Question, group: Group) -> list[Offer]:
-    """The group's offers with profiles that know the token budget."""
-    scenario = replace(question.inputs.scenario, max_batched_tokens=group.token_budget)
+    """The group's offers with profiles that know the token budget, and whether prompts are chunked."""
+    scenario = group.scheduling.scenario(question.inputs.scenario)
     return [
         offer if offer.profile is None else replace(offer, profile=tuned(offer.profile, scenario))
         for offer in group.offers
@@ -271,7 +264,7 @@ def _operators(question: Question, group: Group) -> Operators:
 
 def _bounds(question: Question, group: Group, operators: Operators, stacked: Stacked) -> Bounds:
     """One group on the accelerators of one stack."""
-    scenario, layout = question.inputs.scenario, group.layout
+    scenario, layout = group.scheduling.scenario(question.inputs.scenario), group.layout
     prompt = scenario.input_tokens
     streams = layout.attention_dp * layout.dp * layout.pp
     fit, short = _sequences_that_fit(question, group, stacked)
@@ -287,13 +280,13 @@ def _bounds(question: Question, group: Group, operators: Operators, stacked: Sta
         streams=streams,
         nodes=layout.nodes,
         gpus=layout.gpus_per_replica,
-        drafts=group.draft_tokens,
-        tokens_per_pass=tokens_of_pass(replace(scenario, draft_tokens=group.draft_tokens)),
+        drafts=scenario.draft_tokens,
+        tokens_per_pass=tokens_of_pass(scenario),
     )
     busy, needed = _replicas(scenario, pace, fit=fit, most=most)
     walls, missed = _walls(scenario, pace, fit=fit, short=short)
     bought = question.limits.replicas_to_buy(busy, needed, layout, stacked.accelerators)
-    gpus = bought * layout.gpus_per_replica
+    gpus = question.limits.gpus_of(bought, layout, stacked.accelerators)
     beyond, excess = limits_missed(question, stacked.offers, gpus)
     free = walls == NO_WALL
     used = busy * layout.gpus_per_replica

@@ -147,32 +147,38 @@ def within(answer: Answer, question: Question) -> Answer:
         return answer
     offer, fleet = answer.inputs.offer, answer.fleet
     work, needed = np.array([fleet.utilization * fleet.replicas]), np.array([float(fleet.replicas)])
-    bought = question.limits.replicas_to_buy(work, needed, answer.layout, (offer.accelerator,))
-    grown = with_replicas(answer, int(bought[0]))
+    limits, kinds = question.limits, (offer.accelerator,)
+    bought = limits.replicas_to_buy(work, needed, answer.layout, kinds)
+    nodes = int(limits.nodes_of(bought, answer.layout, kinds)[0]) if limits.whole_nodes else None
+    grown = with_replicas(answer, int(bought[0]), nodes=nodes)
     walls, excess = limits_missed(question, (offer,), np.array([float(grown.gpus)]))
     wall = WALLS[walls[0]]
     if wall is Wall.NONE:
         return grown
-    reason = _limit_words(grown, wall, question.limits)
+    reason = _limit_words(grown, wall, limits)
     return replace(grown, verdict=Verdict(fits=False, wall=wall, short_by=float(excess[0]), reason=reason))
 
 
-def with_replicas(answer: Answer, replicas: int) -> Answer:
-    """The same plan on another number of replicas: utilisation and cost follow, times stay those of the planned load."""
-    if answer.fleet is None or replicas == answer.fleet.replicas:
+def with_replicas(answer: Answer, replicas: int, *, nodes: int | None = None) -> Answer:
+    """The same plan on another number of replicas: utilisation and cost follow, times stay those of the planned load.
+
+    `nodes`: whole hosts that are paid for; None: the replicas' own devices.
+    """
+    if answer.fleet is None or (replicas == answer.fleet.replicas and nodes == answer.nodes):
         return answer
     work = answer.fleet.utilization * answer.fleet.replicas
     fleet = replace(answer.fleet, replicas=replicas, utilization=work / replicas)
+    grown = replace(answer, fleet=fleet, nodes=nodes)
     price = answer.inputs.offer.usd_per_gpu_hour
     cost = answer.cost
     if price is not None:
-        per_hour = float(usd_per_hour(gpus=answer.layout.gpus_per_replica * replicas, usd_per_gpu_hour=price))
+        per_hour = float(usd_per_hour(gpus=grown.gpus, usd_per_gpu_hour=price))
         tokens_per_s = fleet.rate_per_s * answer.inputs.scenario.output_tokens
         per_million = None
         if tokens_per_s > 0:
             per_million = float(usd_per_million_tokens(usd_per_hour=per_hour, tokens_per_s=tokens_per_s))
         cost = Cost(usd_per_hour=per_hour, usd_per_million_output=per_million, note=cost.note)
-    return replace(answer, fleet=fleet, cost=cost)
+    return replace(grown, cost=cost)
 
 
 def _limit_words(answer: Answer, wall: Wall, limits: Limits) -> str:

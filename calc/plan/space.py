@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import product
 from math import ceil
 from types import MappingProxyType
 from typing import Final
@@ -20,6 +21,7 @@ from calc.layout import Layout
 from calc.memory.engines.sharding import check_heads
 from calc.model import ModelSpec, Moe
 from calc.result import Inputs, Offer
+from calc.scenario import Scenario
 
 Array = NDArray[np.float64]
 
@@ -51,7 +53,8 @@ class Spare(StrEnum):
 class Limits:
     """What a plan may use: USD per hour, watts of all accelerators at their limit, devices in all and of each kind.
 
-    `spare`: what may fail at peak while the rest keeps the promise.
+    `spare`: what may fail at peak while the rest keeps the promise. `whole_nodes`: devices come in whole hosts, which
+    replicas then fill.
     """
 
     usd_per_hour: float | None = None
@@ -59,6 +62,7 @@ class Limits:
     gpus: int | None = None
     available: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     spare: Spare = Spare.NONE
+    whole_nodes: bool = False
 
     def __post_init__(self) -> None:
         for name in ("usd_per_hour", "power_w", "gpus"):
@@ -77,14 +81,59 @@ class Limits:
     def replicas_to_buy(
         self, busy: Array, needed: Array, layout: Layout, accelerators: Sequence[Accelerator]
     ) -> Array:
-        """Replicas so that those `needed` stand, and so that the busy ones are left when the spare unit fails."""
-        if self.spare is Spare.NONE:
-            return needed
-        lost = np.ones(len(accelerators))
-        if self.spare is Spare.NODE:
-            hosts = np.array([accelerator.host_devices for accelerator in accelerators])
-            lost = np.maximum(1, hosts // layout.gpus_per_replica)
-        return np.maximum(needed, np.ceil(busy - 1e-9) + lost)
+        """Replicas so that those `needed` stand, and so that the busy ones are left when the spare unit fails.
+
+        Where devices come in whole nodes, every replica that the last node has room for is bought with it.
+        """
+        per_node = np.maximum(1.0, hosts_of(accelerators) // layout.gpus_per_replica)
+        bought = needed
+        if self.spare is not Spare.NONE:
+            lost = per_node if self.spare is Spare.NODE else 1.0
+            bought = np.maximum(needed, np.ceil(busy - 1e-9) + lost)
+        return np.ceil(bought / per_node) * per_node if self.whole_nodes else bought
+
+    def nodes_of(self, replicas: Array, layout: Layout, accelerators: Sequence[Accelerator]) -> Array:
+        """Whole hosts that so many replicas take."""
+        hosts = hosts_of(accelerators)
+        gpus = layout.gpus_per_replica
+        inside = np.ceil(replicas / np.maximum(1.0, hosts // gpus))
+        return np.where(gpus <= hosts, inside, replicas * np.ceil(gpus / hosts))
+
+    def gpus_of(self, replicas: Array, layout: Layout, accelerators: Sequence[Accelerator]) -> Array:
+        """Devices to pay for: those of the replicas, or of the nodes that they stand in."""
+        if self.whole_nodes:
+            return self.nodes_of(replicas, layout, accelerators) * hosts_of(accelerators)
+        return replicas * layout.gpus_per_replica
+
+
+def hosts_of(accelerators: Sequence[Accelerator]) -> Array:
+    """Devices of one host of each kind."""
+    return np.array([float(accelerator.host_devices) for accelerator in accelerators])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """How an engine is told to batch: None is its own choice. The fields are the scenario's of the same names."""
+
+    max_batched_tokens: int | None = None
+    max_seqs: int | None = None
+    chunked_prefill: bool = True
+    prefix_caching: bool = True
+    draft_tokens: int = 0
+
+    def scenario(self, given: Scenario) -> Scenario:
+        """The given scenario scheduled so."""
+        return replace(
+            given,
+            max_batched_tokens=self.max_batched_tokens,
+            max_seqs=self.max_seqs,
+            chunked_prefill=self.chunked_prefill,
+            prefix_caching=self.prefix_caching,
+            draft_tokens=self.draft_tokens,
+        )
+
+
+AS_THE_ENGINE_DOES: Final = Scheduling()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +141,8 @@ class Question:
     """What is planned: the scenario's inputs, the offers of each engine, the formats that quality allows, limits, objective.
 
     `weight_formats`, `kv_formats`: scenario values to try ("auto": as stored, 16 bit). `layouts` given: only those.
-    `token_budgets` of a step (None: the engine's own) and `draft_tokens` are tried in the same way.
+    `token_budgets` of a step and `batch_caps` (None: the engine's own), `chunked_prefill`, `prefix_caching` and
+    `draft_tokens` are tried in the same way, each with each.
     `pools`: prefill and decode on replicas of their own are tried for each accelerator's best configuration.
     """
 
@@ -101,6 +151,9 @@ class Question:
     weight_formats: tuple[str, ...] = AS_STORED
     kv_formats: tuple[str, ...] = AS_STORED
     token_budgets: tuple[int | None, ...] = (None,)
+    batch_caps: tuple[int | None, ...] = (None,)
+    chunked_prefill: tuple[bool, ...] = (True,)
+    prefix_caching: tuple[bool, ...] = (True,)
     draft_tokens: tuple[int, ...] = (0,)
     pools: bool = False
     layouts: tuple[Layout, ...] | None = None
@@ -111,6 +164,26 @@ class Question:
     def __post_init__(self) -> None:
         if not 1 <= self.largest_replica <= 1024:
             raise InputError("largest_replica", self.largest_replica, "it must be from 1 to 1,024 GPUs")
+
+    @property
+    def schedulings(self) -> tuple[Scheduling, ...]:
+        """Every way of batching that is tried."""
+        return tuple(
+            Scheduling(
+                max_batched_tokens=budget,
+                max_seqs=cap,
+                chunked_prefill=chunked,
+                prefix_caching=caching,
+                draft_tokens=drafts,
+            )
+            for budget, cap, chunked, caching, drafts in product(
+                self.token_budgets,
+                self.batch_caps,
+                self.chunked_prefill,
+                self.prefix_caching,
+                self.draft_tokens,
+            )
+        )
 
 
 def question_of(inputs: Inputs, offers: tuple[Offer, ...] | None = None) -> Question:
@@ -123,6 +196,9 @@ def question_of(inputs: Inputs, offers: tuple[Offer, ...] | None = None) -> Ques
         weight_formats=(scenario.quantization,),
         kv_formats=(scenario.kv_dtype,),
         token_budgets=(scenario.max_batched_tokens,),
+        batch_caps=(scenario.max_seqs,),
+        chunked_prefill=(scenario.chunked_prefill,),
+        prefix_caching=(scenario.prefix_caching,),
         draft_tokens=(scenario.draft_tokens,),
         layouts=(scenario.layout,) if chosen else None,
     )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calc.answer import headline
 from calc.errors import InputError, MissingSpec
 from calc.format_support import formats_support
 from calc.layout import Layout
@@ -76,15 +77,24 @@ def exhaustive(asked: Question):
     answers = []
     spec = asked.inputs.spec
     for engine, offers in asked.offers.items():
-        for layout, quantization, kv_dtype, found in product(
-            layouts_of(spec, engine, most=MOST), asked.weight_formats, asked.kv_formats, offers
+        for layout, quantization, kv_dtype, scheduling, found in product(
+            layouts_of(spec, engine, most=MOST),
+            asked.weight_formats,
+            asked.kv_formats,
+            asked.schedulings,
+            offers,
         ):
             there = placed(layout, found.accelerator)
             served = formats_support(served_formats(spec, quantization), kv_dtype, engine, found.accelerator)
             if there is None or not served:
                 continue
             configuration = Configuration(
-                engine=engine, offer=found, layout=there, quantization=quantization, kv_dtype=kv_dtype
+                engine=engine,
+                offer=found,
+                layout=there,
+                quantization=quantization,
+                kv_dtype=kv_dtype,
+                scheduling=scheduling,
             )
             try:
                 answer = within(configured(asked.inputs, configuration), asked)
@@ -101,11 +111,19 @@ def exhaustive(asked: Question):
     gpus=st.sets(st.sampled_from(GPUS), min_size=1, max_size=3),
     objective=st.sampled_from(Objective),
     spare=st.sampled_from(Spare),
-    weights=st.sampled_from((("auto",), ("auto", "fp8"))),
+    tried=st.sampled_from(
+        (
+            {},
+            {"weight_formats": ("auto", "fp8")},
+            {"batch_caps": (None, 24)},
+            {"chunked_prefill": (True, False), "limits": Limits(whole_nodes=True, spare=Spare.REPLICA)},
+            {"prefix_caching": (True, False), "token_budgets": (None, 2048)},
+        )
+    ),
 )
-def test_screening_never_drops_the_optimum(scenario, gpus, objective, spare, weights):
+def test_screening_never_drops_the_optimum(scenario, gpus, objective, spare, tried):
     asked = question(
-        scenario, tuple(sorted(gpus)), objective=objective, weight_formats=weights, limits=Limits(spare=spare)
+        scenario, tuple(sorted(gpus)), objective=objective, **({"limits": Limits(spare=spare)} | tried)
     )
     found = search(asked, top=1)
     best = min((rank_key(objective, a)[0] for a in exhaustive(asked)), default=inf)
@@ -233,6 +251,36 @@ def test_a_spare_node_leaves_the_work_to_the_rest():
     assert plan.fleet.replicas - lost >= work - 1e-9
 
 
+@pytest.mark.parametrize(
+    ("replicas", "layout", "gpu", "bought", "nodes", "gpus"),
+    [
+        (3.0, Layout(tp=4), "h100-sxm5-80gb", 4, 2, 16),  # two of TP4 in a node of 8
+        (3.0, Layout(tp=8), "h100-sxm5-80gb", 3, 3, 24),
+        (2.0, Layout(tp=8, pp=2), "h100-sxm5-80gb", 2, 4, 32),  # each over two nodes
+        (5.0, Layout(tp=2), "rtx-4090", 6, 3, 12),  # a board of four slots
+        (2.0, Layout(tp=16), "gb200-gpu", 2, 8, 32),  # trays of four that one link joins
+    ],
+)
+def test_whole_nodes_are_counted_by_hand(replicas, layout, gpu, bought, nodes, gpus):
+    kinds = (accelerator_named(gpu),)
+    limits = Limits(whole_nodes=True)
+    found = limits.replicas_to_buy(np.array([replicas]), np.array([replicas]), layout, kinds)
+    assert found[0] == bought
+    assert limits.nodes_of(found, layout, kinds)[0] == nodes
+    assert limits.gpus_of(found, layout, kinds)[0] == gpus
+
+
+def test_whole_nodes_are_paid_for_and_said():
+    (plan,) = search(question(BASE, ("a100-sxm4-80gb",), limits=Limits(whole_nodes=True)), top=1).plans
+    assert plan.gpus == 8 * plan.nodes
+    assert plan.fleet.replicas * plan.layout.gpus_per_replica == plan.gpus
+    assert plan.cost.usd_per_hour == pytest.approx(plan.gpus * plan.inputs.offer.usd_per_gpu_hour)
+    assert f"({plan.nodes} whole node" in headline(plan)
+    alone = search(question(BASE, ("a100-sxm4-80gb",)), top=1).plans[0]
+    assert plan.gpus >= alone.gpus
+    assert plan.fleet.utilization <= alone.fleet.utilization
+
+
 def test_fp8_is_never_planned_where_no_engine_serves_it():
     asked = question(BASE, ("mi210",), weight_formats=("auto", "fp8"), kv_formats=("auto", "fp8"))
     screened = screen(asked)
@@ -248,6 +296,15 @@ def test_consumer_cards_stay_in_one_host_and_data_centre_parts_may_leave_it():
     assert placed(Layout(tp=8, pp=2), board).nodes == 2
     assert placed(Layout(tp=16, ep=16, attention_dp=16), board).nodes == 2
     assert placed(Layout(tp=32, ep=32), accelerator_named("gb200-gpu")).nodes == 1
+
+
+def test_a_capped_batch_and_whole_prompts_are_configurations_that_a_page_can_apply():
+    asked = question(BASE, ("l40s",), batch_caps=(7,), chunked_prefill=(False,), prefix_caching=(False,))
+    (plan,) = search(asked, top=1).plans
+    applied = plan.inputs.scenario
+    assert (applied.max_seqs, applied.chunked_prefill, applied.prefix_caching) == (7, False, False)
+    assert plan.sequences.batch <= 7
+    assert plan.gpus >= search(question(BASE, ("l40s",)), top=1).plans[0].gpus
 
 
 def test_the_catalogue_has_more_than_ten_thousand_candidates():
