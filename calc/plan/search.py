@@ -89,10 +89,10 @@ def _too_long(question: Question) -> Ranking:
     return Ranking(plans=(), failed=tuple(failed), rejected=((f"{Wall.CONTEXT}", len(offers)),))
 
 
-def rank_key(objective: Objective, plan: Answer) -> tuple[float, int, float, str]:
-    """Best first, then fewest GPUs, then most room to spare."""
+def rank_key(objective: Objective, plan: Answer) -> tuple[float, int, int, float, str]:
+    """Best first, then fewest GPUs, then the shortest pipeline (what costs the same need not be spread), then most to spare."""
     busy = plan.fleet.utilization if plan.fleet else inf
-    return (_reached(objective, plan), plan.gpus, busy, plan.inputs.offer.accelerator.id)
+    return (_reached(objective, plan), plan.gpus, plan.layout.pp, busy, plan.inputs.offer.accelerator.id)
 
 
 def _reached(objective: Objective, plan: Answer) -> float:
@@ -198,11 +198,12 @@ def _limit_words(answer: Answer, wall: Wall, limits: Limits) -> str:
 def _by_accelerator(screened: Screened) -> list[list[int]]:
     """Configurations that may work, by accelerator, each list with the best bound first.
 
-    Of equal bounds the one with the least work for its GPUs comes first, then the smaller replica.
+    Of equal bounds the shortest pipeline comes first, then the one with the least work for its GPUs, then the smaller replica.
     """
     bounds = screened.bounds
     per_replica = bounds.gpus / np.maximum(bounds.replicas, 1.0)
-    order = np.lexsort((per_replica, bounds.busy * per_replica, bounds.gpus, bounds.objective))
+    stages = np.array([group.layout.pp for group in screened.groups])[screened.group]
+    order = np.lexsort((per_replica, bounds.busy * per_replica, stages, bounds.gpus, bounds.objective))
     kinds: dict[str, list[int]] = {}
     for index in order[screened.possible[order]].tolist():
         kinds.setdefault(screened.accelerators[index], []).append(index)

@@ -48,7 +48,7 @@ def verify(
     """Simulate the ranked plans until none that is left could beat the best proven one, four at most."""
     tried: list[Proven] = []
 
-    def key(proven: Proven) -> tuple[bool, tuple[float, int, float, str]]:
+    def key(proven: Proven) -> tuple[bool, tuple[float, int, int, float, str]]:
         shown = proven.plan or proven.planned
         return (proven.plan is None, rank_key(question.objective, shown))
 
