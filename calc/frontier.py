@@ -12,6 +12,7 @@ from calc.energy import watts_per_gpu
 from calc.errors import InputError, MissingSpec
 from calc.provenance import Estimate
 from calc.result import Answer, Inputs, Offer
+from calc.scenario import Scenario
 from calc.sized import answer_for
 from calc.sizing import mean_context
 from calc.units import HOUR_S
@@ -48,6 +49,16 @@ class Operating:
             if self.usd_per_million is None
             else float(tokens_per_usd(usd_per_million=self.usd_per_million))
         )
+
+
+ASKED = (
+    "traffic", "rate_per_s", "users", "arrival_cv", "peak_factor", "ttft_s", "tpot_s", "e2e_s", "percentile", "headroom",
+)  # fmt: skip
+
+
+def offered(scenario: Scenario) -> Scenario:
+    """The scenario without its traffic and targets, on which no point depends."""
+    return replace(scenario, **{name: getattr(Scenario(), name) for name in ASKED})
 
 
 def operating_points(inputs: Inputs, offer: Offer) -> tuple[Operating, ...]:

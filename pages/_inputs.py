@@ -5,6 +5,8 @@ Results are immutable and shared between sessions; errors are not kept, so a sou
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from calc.answer import Answer, Inputs, answer
@@ -14,37 +16,45 @@ from calc.scenario import Scenario
 from calc.worked import Worked
 from calc.worked_answer import worked_metrics
 from pages._sidebar import current_scenario
-from presets.resolve import resolve
+from presets.resolve import resolve, subject
 
 TTL = "1h"
 SHORTLIST = 8  # accelerators that are answered at a slower fidelity than the textbook's
 
 
-@st.cache_resource(max_entries=64, ttl=TTL, show_spinner="Reading the model")
+BY_VALUE = {Scenario: repr}
+"""How the caches tell scenarios apart: their text, many times quicker than a hash of every field."""
+
+
 def inputs_for(scenario: Scenario) -> Inputs:
-    """What the scenario names, read once."""
+    """What the scenario names, read once for all questions about it."""
+    return replace(_read(subject(scenario)), scenario=scenario)
+
+
+@st.cache_resource(max_entries=64, ttl=TTL, show_spinner="Reading the model", hash_funcs=BY_VALUE)
+def _read(scenario: Scenario) -> Inputs:
     return resolve(scenario)
 
 
-@st.cache_resource(max_entries=64, ttl=TTL, show_spinner=False)
+@st.cache_resource(max_entries=64, ttl=TTL, show_spinner=False, hash_funcs=BY_VALUE)
 def answer_for(scenario: Scenario) -> Answer:
     """The six-step answer."""
     return answer(inputs_for(scenario))
 
 
-@st.cache_resource(max_entries=64, ttl=TTL, show_spinner=False)
+@st.cache_resource(max_entries=64, ttl=TTL, show_spinner=False, hash_funcs=BY_VALUE)
 def worked_for(scenario: Scenario) -> dict[str, Worked]:
     """The formula behind each headline number of the answer."""
     return worked_metrics(answer_for(scenario))
 
 
-@st.cache_resource(max_entries=32, ttl=TTL, show_spinner=False)
+@st.cache_resource(max_entries=32, ttl=TTL, show_spinner=False, hash_funcs=BY_VALUE)
 def levers_for(scenario: Scenario) -> tuple[LeverEffect, ...]:
     """What each lever would do to the answer."""
     return lever_effects(answer_for(scenario))
 
 
-@st.cache_resource(max_entries=16, ttl=TTL, show_spinner=False)
+@st.cache_resource(max_entries=16, ttl=TTL, show_spinner=False, hash_funcs=BY_VALUE)
 def ranking_for(scenario: Scenario) -> Ranking:
     """The answer on every accelerator of the catalogue, ranked."""
     inputs = inputs_for(scenario)

@@ -10,7 +10,7 @@ from calc.plan.ranking import Ranking
 from calc.proof import Proof, headline_of, prove
 from calc.scenario import Scenario
 from calc.simulation.results import SimulationResult
-from pages._inputs import TTL, answer_for, ranking_for
+from pages._inputs import BY_VALUE, TTL, answer_for, ranking_for
 from pages._ui import Metric, guarded, plain_text, show_metrics, show_table
 
 SHOWN = 8
@@ -106,7 +106,7 @@ def _draw_proof_of(scenario: Scenario) -> None:
     st.caption(f"{fmt.count(proof.requests)} requests; {notes}. State: {shown.state}.{spare}")
 
 
-@st.cache_resource(max_entries=16, ttl=TTL, show_spinner=False)
+@st.cache_resource(max_entries=16, ttl=TTL, show_spinner=False, hash_funcs=BY_VALUE)
 def proof_for(scenario: Scenario) -> Proof:
     """The proof of the scenario's answer, simulated once."""
     return prove(answer_for(scenario))

@@ -10,7 +10,7 @@ from calc.answer import Answer
 from calc.scenario import Scenario
 from calc.sensitivity import Reading, Sensitivity, Swing, headline_of, sensitivity
 from pages._axes import COLOURS, Mark, figure, linear, vline
-from pages._inputs import TTL, answer_for
+from pages._inputs import BY_VALUE, TTL, answer_for
 from pages._ui import guarded, plain_text, show_chart, show_table
 
 ROW_HEIGHT = 46
@@ -18,7 +18,7 @@ MARGIN = 110  # pixels above and below the bars
 WIDEST = 4.0  # times the answer; a bar beyond is cut at the edge, and the table says how far it goes
 
 
-@st.cache_resource(max_entries=32, ttl=TTL, show_spinner=False)
+@st.cache_resource(max_entries=32, ttl=TTL, show_spinner=False, hash_funcs=BY_VALUE)
 def sensitivity_for(scenario: Scenario) -> Sensitivity:
     """The tornado of the scenario's answer."""
     return sensitivity(answer_for(scenario))

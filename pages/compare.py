@@ -8,11 +8,11 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.errors import InputError
-from calc.frontier import Operating, at_interactivity, operating_points
+from calc.frontier import Operating, at_interactivity, offered, operating_points
 from calc.scenario import Scenario
 from calc.worked_run import worked_operating
 from pages._frontier_figure import frontier_figure, frontier_finding
-from pages._inputs import TTL, current_inputs, inputs_for
+from pages._inputs import BY_VALUE, TTL, current_inputs, inputs_for
 from pages._sidebar import current_scenario
 from pages._ui import (
     plain_text,
@@ -30,7 +30,7 @@ BESIDE = ("h100-sxm5-80gb", "h200-sxm-141gb")
 SPEEDS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200)
 
 
-@st.cache_resource(max_entries=64, ttl=TTL, show_spinner=False)
+@st.cache_resource(max_entries=64, ttl=TTL, show_spinner=False, hash_funcs=BY_VALUE)
 def _points(scenario: Scenario, gpu_id: str) -> tuple[Operating, ...]:
     inputs = inputs_for(scenario if gpu_id == scenario.gpu else replace(scenario, gpu=gpu_id, gpu_json=""))
     return operating_points(inputs, inputs.offer)
@@ -47,7 +47,7 @@ def main() -> None:
         gpu: inputs.offer.accelerator.name if gpu == scenario.gpu else accelerators.load(gpu).name
         for gpu in chosen
     }
-    found = {names[gpu]: points for gpu in chosen if (points := _points(scenario, gpu))}
+    found = {names[gpu]: points for gpu in chosen if (points := _points(offered(scenario), gpu))}
     if not found:
         raise InputError(
             "accelerators", ", ".join(names.values()), "the model fits on none of them, up to 8 GPUs"

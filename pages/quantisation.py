@@ -8,7 +8,7 @@ from calc import format as fmt
 from calc.errors import RidgebeamError
 from calc.quantization_speed import SpeedStudy, headline, speed_study, worked_speedup
 from calc.scenario import Scenario
-from pages._inputs import TTL, answer_for
+from pages._inputs import BY_VALUE, TTL, answer_for
 from pages._quantisation_figures import speed_figure, speed_finding
 from pages._quantisation_parts import data_rows, draw_errors, draw_not_run, draw_smoothing, speed_rows
 from pages._sidebar import current_scenario
@@ -27,7 +27,7 @@ from pages._ui import (
 )
 
 
-@st.cache_resource(max_entries=16, ttl=TTL, show_spinner="Timing every format")
+@st.cache_resource(max_entries=16, ttl=TTL, show_spinner="Timing every format", hash_funcs=BY_VALUE)
 def _study(scenario: Scenario) -> SpeedStudy:
     return speed_study(answer_for(scenario))
 

@@ -7,7 +7,7 @@ import streamlit as st
 from calc import format as fmt
 from calc.roofline_points import Roofline, roofline_of
 from calc.scenario import Scenario
-from pages._inputs import TTL, answer_for
+from pages._inputs import BY_VALUE, TTL, answer_for
 from pages._roofline_details import CHART, choose_clicked, draw_details, worked_passes
 from pages._roofline_figure import (
     reached_roofs,
@@ -29,7 +29,7 @@ from pages._ui import (
 )
 
 
-@st.cache_resource(max_entries=32, ttl=TTL, show_spinner=False)
+@st.cache_resource(max_entries=32, ttl=TTL, show_spinner=False, hash_funcs=BY_VALUE)
 def _roofline(scenario: Scenario) -> Roofline:
     return roofline_of(answer_for(scenario))
 

@@ -16,6 +16,17 @@ from calc.format_support import engine_support
 from calc.scenario import Fidelity, Scenario
 from presets import accelerators, local_device, prices, profiles, sources
 
+READS = (
+    "model", "revision", "config_text", "gpu", "gpu_json", "device_memory_bytes", "usd_per_gpu_hour", "engine",
+    "engine_version", "profile", "fidelity",
+)  # fmt: skip
+"""Fields of a scenario that say what has to be read; all others only say what is asked about it."""
+
+
+def subject(scenario: Scenario) -> Scenario:
+    """The scenario with its questions at their defaults: equal ones are resolved to the same inputs, traffic apart."""
+    return Scenario(**{name: getattr(scenario, name) for name in READS})
+
 
 def resolve(scenario: Scenario, *, token: str | None = None) -> Inputs:
     """Everything that the scenario names, read: model, accelerator, price, and the catalogue to look for alternatives in.

@@ -1,8 +1,10 @@
 """Frontiers against the worked step and against their own definition."""
 
+from dataclasses import replace
+
 import pytest
 
-from calc.frontier import at_interactivity, frontier, operating_points
+from calc.frontier import at_interactivity, frontier, offered, operating_points
 from calc.scenario import Scenario
 from presets import accelerators
 from presets.resolve import offer_of, resolve
@@ -63,3 +65,15 @@ def test_watts_per_user_stay_under_the_limit_and_fall_with_the_batch():
     assert all(p.watts_per_user.high * p.batch <= 700 + 1e-9 for p in alone)
     shares = [p.watts_per_user.best for p in alone]
     assert shares == sorted(shares, reverse=True)
+
+
+@pytest.mark.parametrize("fidelity", ["textbook", "expected"])
+def test_no_point_depends_on_traffic_or_targets(fidelity):
+    asked = Scenario(
+        model="meta-llama/Meta-Llama-3.1-8B", gpu="h100-sxm5-80gb", rate_per_s=77.0, ttft_s=0.01, tpot_s=0.2, headroom=0.9,
+        percentile=99.0, peak_factor=3.0, arrival_cv=2.0, fidelity=fidelity,
+    )  # fmt: skip
+    inputs = resolve(asked)
+    plain = replace(inputs, scenario=offered(asked))
+    assert plain != inputs
+    assert operating_points(plain, inputs.offer) == operating_points(inputs, inputs.offer) != ()

@@ -1,7 +1,7 @@
 """A scenario becomes inputs: what it names is read, what is typed wins, what is wrong is named."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -10,7 +10,7 @@ from calc.custom_accelerator import accelerator_as_json
 from calc.errors import InputError, UnsupportedArchitecture
 from calc.scenario import Scenario
 from presets import accelerators
-from presets.resolve import catalogue, resolve
+from presets.resolve import READS, catalogue, resolve, subject
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -83,3 +83,27 @@ def test_the_catalogue_has_every_real_part_and_no_made_up_one():
 def test_what_is_wrong_is_named(change, error, named):
     with pytest.raises(error, match=named):
         resolve(replace(Scenario(), **change))
+
+
+OTHERWISE = {
+    "quantization": "fp8", "kv_dtype": "fp8", "traffic": "users", "input_shape": "lognormal", "output_shape": "lognormal",
+    "arrival_cv": 2.0, "prefix_share": 0.5, "percentile": 99.0, "acceptance": 0.5, "headroom": 0.5, "mfu": 0.4,
+    "memory_utilization": 0.8,
+}  # fmt: skip
+"""Another value of a field; a switch is turned, and a number that is not named here grows by one."""
+
+
+def _another(name, value):
+    if name in OTHERWISE:
+        return OTHERWISE[name]
+    return not value if isinstance(value, bool) else (value or 0) + 1
+
+
+def test_questions_change_no_input():
+    """Or pages, which read once for all questions about a subject, would answer from another's inputs."""
+    first = Scenario()
+    asked = {field.name: getattr(first, field.name) for field in fields(Scenario) if field.name not in READS}
+    other = replace(first, **{name: _another(name, value) for name, value in asked.items()})
+    assert all(getattr(other, name) != value for name, value in asked.items())
+    assert subject(other) == subject(first)
+    assert replace(resolve(other), scenario=first) == resolve(first)
