@@ -19,7 +19,12 @@ def scatter(rows: Sequence[Comparison], *, unit: str) -> go.Figure:
     """Measured on x, predicted on y, both logarithmic; inside and outside the stated range by shape and colour."""
     values = [value for row in rows for value in (row.measured, row.best)]
     low, high = min(values) / MARGIN, max(values) * MARGIN
-    made = figure(height=460)
+    made = figure(
+        height=460,
+        hovermode="closest",
+        xaxis=fine_logarithmic(low, high, f"measured, {unit}"),
+        yaxis=fine_logarithmic(low, high, f"predicted, {unit}"),
+    )
     made.add_scatter(
         x=[low, high],
         y=[low, high],
@@ -45,11 +50,6 @@ def scatter(rows: Sequence[Comparison], *, unit: str) -> go.Figure:
                 hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>error %{customdata[2]}<extra></extra>",
             )
         )
-    made.update_layout(
-        hovermode="closest",
-        xaxis=fine_logarithmic(low, high, f"measured, {unit}"),
-        yaxis=fine_logarithmic(low, high, f"predicted, {unit}"),
-    )
     return made
 
 

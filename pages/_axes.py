@@ -11,6 +11,7 @@ from math import log10
 from typing import Any
 
 import plotly.graph_objects as go
+import streamlit as st
 
 from calc.format import significant
 
@@ -47,7 +48,13 @@ FAINT = "rgba(128,128,128,0.22)"
 KINDS = ("#0072B2", "#E69F00", "#009E73", "#CC3399", "#7B5CD6", "#56B4E9", "#8D99A6")
 LINE_WIDTH = 2.5
 LABEL_SIZE = 12
+CHART_TEXT = {
+    "light": "#4A5560",
+    "dark": "#AEB9C4",
+}  # at least 4.5 to 1 on the grounds of .streamlit/config.toml
 LEGEND_BELOW_PX = 88  # under the ticks and the title of a low figure's axis
+ROWS = {"autorange": "reversed", "showgrid": False}
+"""A y axis of names, the first at the top."""
 DASHES = {"mean": "solid", "p50": "solid", "p95": "dash", "p99": "dot"}
 
 
@@ -62,22 +69,42 @@ class Mark:
     level: int = 0
 
 
-def figure(*, height: int = 380, legend: bool = True, top: int = 34) -> go.Figure:
-    """An empty figure in the house layout: legend below, room for labels above, hover per x."""
-    made = go.Figure()
-    made.update_layout(
-        height=height,
-        margin={"l": 8, "r": 14, "t": top, "b": 8},
-        showlegend=legend,
-        legend={"orientation": "h", "y": min(-0.2, -LEGEND_BELOW_PX / height), "yanchor": "top", "x": 0},
-        hovermode="x unified",
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        uirevision="keep",
-    )
-    made.update_xaxes(gridcolor=FAINT, zeroline=False, automargin=True)
-    made.update_yaxes(gridcolor=FAINT, zeroline=False, automargin=True)
-    return made
+def figure(*, height: int = 380, showlegend: bool = True, top: int = 34, **layout: Any) -> go.Figure:
+    """An empty figure in the house layout: legend below, room for labels above, hover per x.
+
+    `layout`: what differs, by the names of Plotly's layout; what it says of an axis or a part adds to the house's. Said
+    here it is checked once; every later `update_layout` costs as much as a figure.
+    """
+    house: dict[str, Any] = {
+        "height": height,
+        "margin": {"l": 8, "r": 14, "t": top, "b": 8},
+        "showlegend": showlegend,
+        "legend": {"orientation": "h", "y": min(-0.2, -LEGEND_BELOW_PX / height), "yanchor": "top", "x": 0},
+        "hovermode": "x unified",
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "uirevision": "keep",
+    }
+    for name in {"xaxis", "yaxis", *(name for name in layout if "axis" in name)}:
+        house[name] = {"gridcolor": FAINT, "zeroline": False, "automargin": True}
+    for name, given in layout.items():
+        house[name] = house[name] | given if isinstance(house.get(name), dict) else given
+    _colour_text(house)
+    return go.Figure(layout=house)
+
+
+def _colour_text(house: dict[str, Any]) -> None:
+    """Ticks, titles and labels in a grey that reads on the theme's ground: Streamlit's own is too pale for small print."""
+    colour = CHART_TEXT.get(st.context.theme.type or "")
+    if colour is None:  # no browser has told its theme yet
+        return
+    font = {"color": colour}
+    house["font"] = font
+    house["legend"] = house["legend"] | {"font": font}
+    for name, axis in house.items():
+        if "axis" in name:
+            axis["tickfont"] = font
+            axis["title"] = {**axis.get("title", {}), "font": font}
 
 
 def linear(low: float, high: float, title: str, *, unit: str = "") -> dict[str, Any]:

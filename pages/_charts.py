@@ -16,6 +16,7 @@ from pages._axes import (
     GREY,
     KINDS,
     LINE_WIDTH,
+    ROWS,
     Mark,
     faded,
     figure,
@@ -66,7 +67,19 @@ def memory_bar(
     need: Mark | None = None,
 ) -> go.Figure:
     """One stacked bar per kind of GPU, with the memory wall and what the peak would need on the same axis."""
-    made = figure(height=150 + 46 * len(rows), top=52)
+    furthest = max(sum(s.size for s in segments) for _, segments in rows)
+    marks = [mark for mark in (wall, need) if mark]
+    limit = 1.04 * max([furthest, *(mark.at for mark in marks)])
+    made = figure(
+        height=150 + 46 * len(rows),
+        top=52,
+        barmode="stack",
+        hovermode="closest",
+        bargap=0.35,
+        xaxis=linear(0, limit, "", unit=f" {unit}"),
+        yaxis=ROWS,
+        legend={"traceorder": "normal", "y": -0.4 if len(rows) < 2 else -0.3},
+    )
     names = list(dict.fromkeys(segment.name for _, segments in rows for segment in segments))
     labels = [label for label, _ in rows]
     for name in names:
@@ -80,17 +93,6 @@ def memory_bar(
             marker={"color": colour, "line": {"color": FAINT, "width": 1}},
             hovertemplate=f"{name}: %{{x:.3s}} {unit}<extra></extra>",
         )
-    furthest = max(sum(s.size for s in segments) for _, segments in rows)
-    marks = [mark for mark in (wall, need) if mark]
-    limit = 1.04 * max([furthest, *(mark.at for mark in marks)])
-    made.update_layout(
-        barmode="stack",
-        hovermode="closest",
-        bargap=0.35,
-        xaxis=linear(0, limit, "", unit=f" {unit}"),
-        legend={"traceorder": "normal", "y": -0.4 if len(rows) < 2 else -0.3},
-    )
-    made.update_yaxes(autorange="reversed", showgrid=False)
     for mark in marks:
         vline(made, mark)
     return made
@@ -111,7 +113,16 @@ class Drop:
 
 def waterfall(drops: Sequence[Drop], *, unit: str) -> go.Figure:
     """Steps from the whole to what is left, one row each, from the top down."""
-    made = figure(height=110 + 40 * len(drops), legend=False, top=10)
+    top = 1.03 * max(drop.start for drop in drops)
+    made = figure(
+        height=110 + 40 * len(drops),
+        showlegend=False,
+        top=10,
+        hovermode="closest",
+        bargap=0.3,
+        xaxis=linear(0, top, "", unit=f" {unit}"),
+        yaxis=ROWS,
+    )
     made.add_bar(
         y=[drop.name for drop in drops],
         x=[drop.start - drop.end for drop in drops],
@@ -130,9 +141,6 @@ def waterfall(drops: Sequence[Drop], *, unit: str) -> go.Figure:
                 line={"color": GREY, "width": 3},
                 hoverinfo="skip",
             )
-    top = 1.03 * max(drop.start for drop in drops)
-    made.update_layout(hovermode="closest", bargap=0.3, xaxis=linear(0, top, "", unit=f" {unit}"))
-    made.update_yaxes(autorange="reversed", showgrid=False)
     return made
 
 
@@ -145,16 +153,17 @@ def lines(
     vertical: Sequence[Mark] = (),
     horizontal: Sequence[Mark] = (),
     height: int = 380,
-    legend_y: float | None = None,
+    **layout: Any,
 ) -> go.Figure:
-    """Lines over one axis, with bands, and labelled limits across them."""
+    """Lines over one axis, with bands, and labelled limits across them; `layout` as of `figure`."""
     levels = max((mark.level for mark in vertical), default=0)
-    made = figure(height=height + 16 * levels, legend=len(series) > 1, top=34 + 16 * levels)
-    made.update_layout(xaxis=xaxis, yaxis=yaxis)
-    if legend_y is not None:
-        made.update_layout(legend={"y": legend_y})
-    made.update_xaxes(gridcolor=FAINT)
-    made.update_yaxes(gridcolor=FAINT)
+    made = figure(
+        height=height + 16 * levels,
+        top=34 + 16 * levels,
+        xaxis=xaxis,
+        yaxis=yaxis,
+        **{"showlegend": len(series) > 1} | layout,
+    )
     for one in series:
         if one.low is not None and one.high is not None:
             _band(made, x, one)
@@ -197,7 +206,6 @@ def two_panels(
     lower_target: Mark | None = None,
 ) -> go.Figure:
     """Two quantities over one axis, one above the other, so that a limit crosses both; the legend names each once."""
-    levels = max((mark.level for mark in vertical), default=0)
     made = lines(
         x,
         upper,
@@ -205,6 +213,8 @@ def two_panels(
         yaxis=yaxes[0] | {"domain": [0.55, 1]},
         vertical=vertical,
         height=520,
+        yaxis2=yaxes[1] | {"domain": [0, 0.45], "anchor": "x"},
+        legend={"y": -0.14},
     )
     for one in lower:
         if one.low is not None and one.high is not None:
@@ -218,11 +228,6 @@ def two_panels(
             showlegend=False,
             line={"color": COLOURS[one.colour], "width": LINE_WIDTH, "dash": one.dash},
         )
-    made.update_layout(
-        yaxis2=yaxes[1] | {"domain": [0, 0.45], "anchor": "x", "gridcolor": FAINT, "automargin": True},
-        legend={"y": -0.14},
-        margin={"t": 34 + 16 * levels},
-    )
     if lower_target is not None:
         hline(made, lower_target, axis="y2")
     return made
@@ -265,7 +270,16 @@ def dot(
 def block_map(pieces: Sequence[Piece]) -> go.Figure:
     """Layers in order, one row per stack, one colour per kind of layer."""
     rows = list(dict.fromkeys(piece.row for piece in pieces))
-    made = figure(height=130 + 44 * len(rows), top=8)
+    last = max((piece.start + piece.size for piece in pieces), default=1)
+    made = figure(
+        height=130 + 44 * len(rows),
+        top=8,
+        barmode="overlay",
+        hovermode="closest",
+        xaxis=linear(0, last, "layer"),
+        yaxis=ROWS,
+        legend={"y": -0.5, "traceorder": "normal"},
+    )
     for number, kind in enumerate(dict.fromkeys(piece.kind for piece in pieces)):
         alike = [piece for piece in pieces if piece.kind == kind]
         made.add_bar(
@@ -278,14 +292,6 @@ def block_map(pieces: Sequence[Piece]) -> go.Figure:
             hovertemplate="%{customdata}<extra></extra>",
             marker={"color": KINDS[number % len(KINDS)], "line": {"color": GREY, "width": 1}},
         )
-    last = max((piece.start + piece.size for piece in pieces), default=1)
-    made.update_layout(
-        barmode="overlay",
-        hovermode="closest",
-        xaxis=linear(0, last, "layer"),
-        legend={"y": -0.5, "traceorder": "normal"},
-    )
-    made.update_yaxes(autorange="reversed", showgrid=False)
     return made
 
 
@@ -316,8 +322,9 @@ def roofline(
     y_range: tuple[float, float],
 ) -> go.Figure:
     """Log-log: the memory slope, a thin roof per format, operators as dots whose area is their share of time."""
-    made = figure(height=520, top=20)
-    made.update_layout(
+    made = figure(
+        height=520,
+        top=20,
         hovermode="closest",
         xaxis=logarithmic(*x_range, "FLOP per byte"),
         yaxis=logarithmic(*y_range, "FLOP/s of one GPU"),

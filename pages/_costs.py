@@ -107,9 +107,9 @@ def _row(tenure: Tenure) -> dict[str, str]:
 def day_figure(day: DayBill) -> go.Figure:
     """Requests per second over a day, beside what the fixed fleet and the following one can serve."""
     hours = np.arange(day.rates_per_s.size) * HOURS / day.rates_per_s.size
-    made = figure(height=320)
     top = 1.15 * max(day.fixed.most, day.following.most) * day.replica_rate_per_s
-    made.update_layout(
+    made = figure(
+        height=320,
         xaxis=linear(0, HOURS, "hour of the day") | {"dtick": 4},
         yaxis=linear(0, top, "requests/s"),
     )

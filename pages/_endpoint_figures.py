@@ -20,8 +20,9 @@ def prompt_figure(report: EndpointReport) -> go.Figure:
     highest = max(s.ttft_s or 0.0 for s in samples)
     predicted = [row for row in report.prompts if row.predicted_s is not None]
     highest = max([highest, *(float(row.predicted_s.high) for row in predicted if row.predicted_s)])
-    made = figure(height=380, top=12)
-    made.update_layout(
+    made = figure(
+        height=380,
+        top=12,
         xaxis=linear(0, most, "prompt tokens, by the server's count"),
         yaxis=linear(0, 1.08 * highest, "TTFT", unit="s"),
         hovermode="closest",
@@ -77,7 +78,23 @@ def level_figure(report: EndpointReport) -> go.Figure:
     """TTFT and tokens per second by concurrency, side by side as bars with their own axes."""
     rows = [row for row in report.levels if row.level.concurrency and row.level.ttft_s is not None]
     names = [f"{row.level.concurrency} at a time" for row in rows]
-    made = figure(height=300, top=12)
+    highest = max(row.level.ttft_s.p90 for row in rows if row.level.ttft_s is not None)
+    fastest = max((row.level.tokens_per_s or 0.0 for row in rows), default=0.0)
+    made = figure(
+        height=300,
+        top=12,
+        barmode="group",
+        hovermode="closest",
+        yaxis=linear(0, 1.1 * highest, "TTFT", unit="s"),
+        yaxis2={
+            "title": {"text": "tokens/s"},
+            "range": [0, 1.1 * fastest or 1.0],
+            "tickformat": ",.3~s",
+            "overlaying": "y",
+            "side": "right",
+            "showgrid": False,
+        },
+    )
     for name, statistic, colour in (("TTFT, median", "p50", "p50"), ("TTFT, P90", "p90", "p95")):
         made.add_bar(
             x=names,
@@ -94,21 +111,6 @@ def level_figure(report: EndpointReport) -> go.Figure:
         yaxis="y2",
         hovertemplate="%{x}: %{y:.4~s} tokens/s<extra></extra>",
         line={"color": COLOURS["decode"], "width": LINE_WIDTH},
-    )
-    highest = max(row.level.ttft_s.p90 for row in rows if row.level.ttft_s is not None)
-    fastest = max((row.level.tokens_per_s or 0.0 for row in rows), default=0.0)
-    made.update_layout(
-        barmode="group",
-        hovermode="closest",
-        yaxis=linear(0, 1.1 * highest, "TTFT", unit="s"),
-        yaxis2={
-            "title": {"text": "tokens/s"},
-            "range": [0, 1.1 * fastest or 1.0],
-            "tickformat": ",.3~s",
-            "overlaying": "y",
-            "side": "right",
-            "showgrid": False,
-        },
     )
     return made
 

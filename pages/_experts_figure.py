@@ -30,8 +30,9 @@ def experts_figure(moe: Moe) -> go.Figure:
     """A square per routed expert; as many are filled as one token uses, and the shared ones stand apart below."""
     columns = ceil(sqrt(ASPECT * moe.n_experts))
     rows = -(-moe.n_experts // columns)
-    made = figure(height=round(96 + CELL_PX * (rows + 1.6)), top=8)
-    made.update_layout(
+    made = figure(
+        height=round(96 + CELL_PX * (rows + 1.6)),
+        top=8,
         hovermode="closest",
         xaxis={"range": [-0.7, columns - 0.3], "visible": False},
         yaxis={"range": [rows + 0.9, -0.7], "visible": False, "scaleanchor": "x"},

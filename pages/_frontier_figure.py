@@ -34,8 +34,8 @@ def frontier_figure(
         min(p.tokens_per_s_per_gpu for p in every) / 1.3,
         1.3 * max(p.tokens_per_s_per_gpu for p in every),
     )
-    made = figure(height=480)
-    made.update_layout(
+    made = figure(
+        height=480,
         hovermode="closest",
         xaxis=fine_logarithmic(low_x, high_x, "tokens/s per user"),
         yaxis=fine_logarithmic(low_y, high_y, "tokens/s per GPU"),

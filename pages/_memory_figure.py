@@ -86,7 +86,7 @@ def growth_figure(growth: Growth) -> go.Figure:
         yaxis=linear(0, max(top, 0.001), "GiB"),
         vertical=marks,
         height=280,
-        legend_y=-0.42,
+        legend={"y": -0.42},
     )
 
 

@@ -21,8 +21,10 @@ def grid_figure(pool: Pool) -> go.Figure:
     """
     columns = FEW_COLUMNS if len(pool.cells) <= FEW_BLOCKS else MANY_COLUMNS
     rows = -(-len(pool.cells) // columns)
-    made = figure(height=round(30 + WIDTH_PX * rows / columns), legend=False, top=4)
-    made.update_layout(
+    made = figure(
+        height=round(30 + WIDTH_PX * rows / columns),
+        showlegend=False,
+        top=4,
         hovermode="closest",
         barmode="overlay",
         bargap=0,

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from calc import format as fmt
 from calc.units import GB, TFLOP
-from pages._axes import COLOURS, FAINT, GREY, KINDS, doubling, faded, figure, linear, logarithmic
+from pages._axes import COLOURS, FAINT, GREY, KINDS, ROWS, doubling, faded, figure, linear, logarithmic
 from probes import store
 from probes.store import Run
 
@@ -64,11 +64,18 @@ def bars_of(run: Run) -> list[Bar]:
 
 def bars_figure(bars: Sequence[Bar], *, peak_name: str) -> go.Figure:
     """Measured over the peak, one bar a rate, with the usual range behind it."""
-    made = figure(height=110 + 44 * len(bars), legend=False, top=30)
-    labels = [bar.label for bar in bars]
     furthest = max(1.0, *(bar.share for bar in bars)) * 100
+    made = figure(
+        height=110 + 44 * len(bars),
+        showlegend=False,
+        top=30,
+        bargap=0.3,
+        hovermode="closest",
+        xaxis=linear(0, 1.04 * furthest, f"% of {peak_name}"),
+        yaxis=ROWS,
+    )
     made.add_bar(
-        y=labels,
+        y=[bar.label for bar in bars],
         x=[100 * bar.share for bar in bars],
         orientation="h",
         marker={"color": COLOURS["main"]},
@@ -88,12 +95,6 @@ def bars_figure(bars: Sequence[Bar], *, peak_name: str) -> go.Figure:
                 fillcolor=faded(COLOURS["fits"]),
                 layer="below",
             )
-    made.update_layout(
-        bargap=0.3,
-        hovermode="closest",
-        xaxis=linear(0, 1.04 * furthest, f"% of {peak_name}"),
-    )
-    made.update_yaxes(autorange="reversed", showgrid=False)
     return made
 
 
@@ -119,12 +120,12 @@ def curve_figure(run: Run) -> go.Figure | None:
     if highest < 1:
         unit, highest = "GFLOP/s", 1e3 * highest
         lines = {name: [(x, 1e3 * y) for x, y in line] for name, line in lines.items()}
-    made = figure(height=360)
-    _draw_lines(made, lines)
-    made.update_layout(
+    made = figure(
+        height=360,
         xaxis=doubling(0.9 * min(tokens), 1.1 * max(tokens), "tokens in one product"),
         yaxis=linear(0, 1.1 * highest, unit),
     )
+    _draw_lines(made, lines)
     return made
 
 
@@ -145,12 +146,13 @@ def sizes_figure(run: Run) -> go.Figure | None:
     if len(points) < 2:
         return None
     points.sort()
-    made = figure(height=320, legend=False)
-    _draw_lines(made, {"scale": points})
-    made.update_layout(
+    made = figure(
+        height=320,
+        showlegend=False,
         xaxis=logarithmic(0.8 * points[0][0], 1.25 * points[-1][0], "bytes moved by one call"),
         yaxis=linear(0, 1.1 * max(value for _, value in points), "GB/s"),
     )
+    _draw_lines(made, {"scale": points})
     return made
 
 

@@ -86,9 +86,17 @@ def speed_finding(study: SpeedStudy) -> str:
 
 def error_figure(found: Sequence[SchemeError]) -> go.Figure:
     """Relative error of the typical row (filled) and of the worst (hollow), one line for each scheme."""
-    made = figure(height=90 + 34 * len(found), top=10)
     names = [one.scheme.name for one in found]
     values = [max(LEAST_ERROR, v) for one in found for v in (one.typical_row, one.worst_row)]
+    made = figure(
+        height=90 + 34 * len(found),
+        top=10,
+        hovermode="closest",
+        xaxis=logarithmic(min(values) / 1.6, max(1.2, 1.3 * max(values)), "error over the row's own size")
+        | {"tickformat": ".0%", "exponentformat": "none"},
+        yaxis={"autorange": "reversed"},
+        legend={"y": -0.16},
+    )
     for one in found:
         made.add_scatter(
             x=[max(LEAST_ERROR, one.typical_row), max(LEAST_ERROR, one.worst_row)],
@@ -116,13 +124,6 @@ def error_figure(found: Sequence[SchemeError]) -> go.Figure:
             customdata=[fmt.percent(pick(one)) for one in found],
             hovertemplate=f"%{{y}}: %{{customdata}}, {name}<extra></extra>",
         )
-    made.update_layout(
-        hovermode="closest",
-        xaxis=logarithmic(min(values) / 1.6, max(1.2, 1.3 * max(values)), "error over the row's own size")
-        | {"tickformat": ".0%", "exponentformat": "none"},
-        legend={"y": -0.16},
-    )
-    made.update_yaxes(autorange="reversed", showgrid=True)
     return made
 
 
@@ -138,19 +139,21 @@ def error_finding(found: Sequence[SchemeError]) -> str:
 
 def histogram_figure(spread: Histogram, *, colour: str) -> go.Figure:
     """Errors in steps between the bounds of half a step."""
-    made = figure(height=260, legend=False, top=30)
+    top = 115 * max([*spread.shares, 0.01])
+    made = figure(
+        height=260,
+        showlegend=False,
+        top=30,
+        bargap=0.02,
+        hovermode="closest",
+        xaxis=linear(-0.65, 0.65, "error, in steps"),
+        yaxis=linear(0, top, "share of values", unit="%"),
+    )
     made.add_bar(
         x=list(spread.centres),
         y=[100 * share for share in spread.shares],
         marker={"color": COLOURS[colour]},
         hovertemplate="%{x:.2f} steps: %{y:.2f}%<extra></extra>",
-    )
-    top = 115 * max([*spread.shares, 0.01])
-    made.update_layout(
-        bargap=0.02,
-        hovermode="closest",
-        xaxis=linear(-0.65, 0.65, "error, in steps"),
-        yaxis=linear(0, top, "share of values", unit="%"),
     )
     for bound, side in ((-0.5, "left"), (0.5, "right")):
         made.add_shape(

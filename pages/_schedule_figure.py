@@ -44,8 +44,9 @@ def gantt_figure(schedules: Sequence[Schedule], until_s: float | None = None) ->
     """A row per slot, a bar per stretch of a request; grey is idle. `until_s`: what had happened by then."""
     end_s = max(one.end_s for one in schedules)
     bands, rows = _bands(schedules)
-    made = figure(height=round(BELOW_PX + ROW_PX * (rows + GAP_ROWS)), top=8)
-    made.update_layout(
+    made = figure(
+        height=round(BELOW_PX + ROW_PX * (rows + GAP_ROWS)),
+        top=8,
         barmode="overlay",
         bargap=0,
         hovermode="closest",

@@ -59,9 +59,16 @@ def tornado_figure(found: Sensitivity) -> go.Figure:
     now = found.now.gpus_of_work
     ends = [end.gpus_of_work for s in shown for end in (s.low, s.high) if end.fits]
     high = min(max([now, found.gpus_of_work.high, *ends]) * 1.08, WIDEST * now)
-    made = figure(height=MARGIN + ROW_HEIGHT * max(3, len(shown)), legend=False, top=44)
-    made.update_layout(hovermode="closest", barmode="overlay", bargap=0.55)
-    made.update_xaxes(**linear(0.0, high, "GPUs of work with headroom; the answer rounds up"))
+    made = figure(
+        height=MARGIN + ROW_HEIGHT * max(3, len(shown)),
+        showlegend=False,
+        top=44,
+        hovermode="closest",
+        barmode="overlay",
+        bargap=0.55,
+        xaxis=linear(0.0, high, "GPUs of work with headroom; the answer rounds up"),
+        yaxis={"showticklabels": False, "showgrid": False},
+    )
     for name, side in (("low", COLOURS["prefill"]), ("high", COLOURS["decode"])):
         readings: list[Reading] = [getattr(s, name) for s in shown]
         made.add_bar(
@@ -77,7 +84,6 @@ def tornado_figure(found: Sensitivity) -> go.Figure:
             ],
             hovertemplate="%{y}, %{customdata}<extra></extra>",
         )
-    made.update_yaxes(showticklabels=False, showgrid=False)
     for swing in shown:  # above its bar, so that a phone's width is left to the bars
         made.add_annotation(
             x=0,

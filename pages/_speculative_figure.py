@@ -16,7 +16,12 @@ def draft_figure(
     curve: DraftCurve, drafts: int, *, batch: int, at_batch: Sequence[float], sampled: Sequence[Sampled] = ()
 ) -> go.Figure:
     """Tokens per pass as bars, speed-ups as lines with their best length marked, simulated means as crosses."""
-    made = figure(height=360)
+    top = 1.1 * max(*curve.tokens_per_pass, *curve.speedup, *at_batch, 1.0)
+    made = figure(
+        height=360,
+        xaxis=linear(-0.6, curve.drafts[-1] + 0.6, "drafted tokens") | {"dtick": 2},
+        yaxis=linear(0, top, "tokens, times"),
+    )
     made.add_bar(
         x=list(curve.drafts),
         y=list(curve.tokens_per_pass),
@@ -35,11 +40,6 @@ def draft_figure(
             marker={"color": GREY, "symbol": "x", "size": 9},
             error_y={"array": [3 * one.standard_error for one in sampled], "color": GREY},
         )
-    top = 1.1 * max(*curve.tokens_per_pass, *curve.speedup, *at_batch, 1.0)
-    made.update_layout(
-        xaxis=linear(-0.6, curve.drafts[-1] + 0.6, "drafted tokens") | {"dtick": 2},
-        yaxis=linear(0, top, "tokens, times"),
-    )
     return made
 
 
@@ -83,6 +83,8 @@ def gain_figure(by_batch: Sequence[float], simulated: Mapping[int, float]) -> go
         yaxis=linear(0, 1.15 * max(*by_batch, *simulated.values(), 1.0), "speed-up, times"),
         horizontal=[Mark(at=1.0, text="no gain", colour="target")],
         height=300,
+        showlegend=bool(simulated),
+        legend={"y": -0.28},
     )
     if simulated:
         made.add_scatter(
@@ -92,7 +94,6 @@ def gain_figure(by_batch: Sequence[float], simulated: Mapping[int, float]) -> go
             mode="markers",
             marker={"color": GREY, "symbol": "x", "size": 11},
         )
-        made.update_layout(showlegend=True, legend={"y": -0.28})
     return made
 
 

@@ -21,10 +21,6 @@ from calc.worked import Worked
 from pages._chart_data import chart_rows
 
 CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
-CHART_TEXT = {
-    "light": "#4A5560",
-    "dark": "#AEB9C4",
-}  # at least 4.5 to 1 on the grounds of .streamlit/config.toml
 LONGEST_READING = 20  # characters of a cell that is never broken: "160 ms (110 to 220)"
 MARKDOWN_SIGNS = re.compile(r"([\\`*_{}\[\]()<>#+!|~$:&-])")
 BADGES = {
@@ -125,7 +121,6 @@ def show_chart(made: go.Figure, *, alt: str, key: str, on_select: Callable[[], N
 
     `on_select`: called when a marker is clicked; `clicked(key)` then says which.
     """
-    _colour_text(made)
     with st.container(gap="xxsmall"):
         st.plotly_chart(
             made,
@@ -146,17 +141,6 @@ def show_chart(made: go.Figure, *, alt: str, key: str, on_select: Callable[[], N
             icon=":material/download:",
             help="The numbers drawn, as CSV. For a picture (PNG), use the camera in the chart's corner.",
         )
-
-
-def _colour_text(made: go.Figure) -> None:
-    """Ticks, titles and labels in a grey that reads on the theme's ground: Streamlit's own is too pale for small print."""
-    colour = CHART_TEXT.get(st.context.theme.type or "")
-    if colour is None:  # no browser has told its theme yet
-        return
-    made.update_layout(font={"color": colour}, legend={"font": {"color": colour}})
-    for axis in (*made.select_xaxes(), *made.select_yaxes()):
-        axis.update(tickfont={"color": colour}, title={"font": {"color": colour}})
-    made.update_annotations(font={"color": colour}, selector=lambda label: label.font.color is None)
 
 
 def clicked(key: str) -> str | None:

@@ -14,7 +14,7 @@ from calc.errors import InputError
 from calc.fleet import Budget, Fleet, FleetRow, Placed, plan_fleet
 from calc.fleet_report import fleet_headline
 from calc.fleet_table import COLUMNS, fleet_rows, placed_rows, stocks_of
-from pages._axes import KINDS, figure, linear
+from pages._axes import KINDS, ROWS, figure, linear
 from pages._inputs import answer_for
 from pages._sidebar import current_scenario
 from pages._ui import plain_text, show_chart, show_data, show_ignored, show_table, show_title
@@ -112,13 +112,17 @@ def fleet_figure(found: Fleet) -> go.Figure:
     """GPUs of each deployment, a bar a row, coloured by kind."""
     running = [p for p in found.placed if p.answer is not None]
     kinds = sorted(found.gpus)
-    made = figure(height=120 + 44 * max(2, len(running)))
     most = max((p.gpus for p in running), default=1)
-    made.update_layout(
-        xaxis=linear(0, 1.12 * most, "GPUs"), hovermode="closest", barmode="overlay", bargap=0.4
+    made = figure(
+        height=120 + 44 * max(2, len(running)),
+        showlegend=len(kinds) > 1,
+        xaxis=linear(0, 1.12 * most, "GPUs"),
+        yaxis=ROWS,
+        hovermode="closest",
+        barmode="overlay",
+        bargap=0.4,
+        legend={"y": -0.5},
     )
-    made.update_yaxes(autorange="reversed", showgrid=False)
-    made.update_layout(showlegend=len(kinds) > 1, legend={"y": -0.5})
     for number, kind in enumerate(kinds):
         shown = [p for p in running if p.answer and p.answer.inputs.offer.accelerator.id == kind]
         made.add_bar(
