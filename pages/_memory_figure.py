@@ -7,12 +7,15 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from calc import format as fmt
+from calc.engine import ENGINE_NAMES
+from calc.memory.bars import FREE, RankBar
+from calc.memory.comparison import EnginePool
 from calc.memory.engines import Ledger, LineKind
 from calc.memory.log_comparison import ComparedLine
 from calc.memory.waterfall import Growth, WaterfallStep
 from calc.units import GIB
 from pages._axes import Mark, linear
-from pages._charts import Drop, Series, lines, waterfall
+from pages._charts import Drop, Segment, Series, lines, memory_bar, waterfall
 
 COLOUR_OF = {
     "card": "card",
@@ -20,7 +23,102 @@ COLOUR_OF = {
     str(LineKind.ACTIVATION): "activations",
     str(LineKind.KV): "kv",
 }
+# What the stacked bars show together: small lines that are neither weights, activations nor caches.
+OVERHEADS = (str(LineKind.NON_TORCH), str(LineKind.GRAPHS), str(LineKind.ADAPTERS), str(LineKind.RESERVE))
+BAR_COLOURS = {
+    str(LineKind.WEIGHTS): "weights",
+    str(LineKind.ACTIVATION): "activations",
+    "overhead": "overhead",
+    str(LineKind.STATES): "decode",
+    str(LineKind.KV): "kv",
+    FREE: "free",
+}
 READINGS = {"bytes": fmt.binary_bytes, "tokens": fmt.count, "blocks": fmt.count, "share": fmt.percent}
+
+
+def _segments(bar: RankBar) -> list[Segment]:
+    """The pieces of a bar in GiB, from the left: what is paid before the pool, the pool, what is paid beside it."""
+    sizes: dict[str, float] = {}
+    for part in bar.parts:
+        name = part.name
+        if name in OVERHEADS:
+            name = "overhead" if part.inside else "paid beside the pool"
+        sizes[name] = sizes.get(name, 0.0) + float(part.bytes.best) / GIB
+    return [
+        Segment(name=name, size=size, colour=BAR_COLOURS.get(name, "overhead"))
+        for name, size in sizes.items()
+    ]
+
+
+def ledger_figure(bars: Sequence[RankBar], sequence_tokens: int) -> go.Figure:
+    """One stacked bar for each kind of GPU, with the wall of the pool and where one longest sequence would end."""
+    tightest = next(bar for bar in bars if bar.tightest)
+    return memory_bar(
+        [(_bar_label(bar, alone=len(bars) == 1), _segments(bar)) for bar in bars],
+        unit="GiB",
+        wall=Mark(at=tightest.wall / GIB, text="KV wall", colour="kv wall", dash="solid"),
+        need=Mark(
+            at=tightest.needed_to / GIB,
+            text=f"one sequence of {fmt.count(sequence_tokens)}",
+            colour="target",
+            level=1,
+        ),
+    )
+
+
+def _bar_label(bar: RankBar, *, alone: bool) -> str:
+    if alone:
+        return "the GPU" if bar.gpus == 1 else f"each of {bar.gpus} GPUs"
+    name = bar.label.replace("stages ", "").replace("stage ", "")
+    return f"{name}{' *' if bar.tightest else ''}"
+
+
+def ledger_finding(bars: Sequence[RankBar], sequence_tokens: int) -> str:
+    """What the stacked bars show."""
+    told = []
+    for bar in bars:
+        sizes = ", ".join(f"{part.name} {fmt.binary_bytes(part.bytes.best)}" for part in bar.parts)
+        bound = ", the one that binds the pool" if bar.tightest and len(bars) > 1 else ""
+        told.append(f"{bar.label} ({fmt.plural(bar.gpus, 'GPU')}{bound}): {sizes}")
+    tightest = next(bar for bar in bars if bar.tightest)
+    room = "inside" if tightest.needed_to <= tightest.wall else "beyond"
+    return (
+        f"Memory of each kind of GPU. {'; '.join(told)}. The pool's wall stands at {fmt.binary_bytes(tightest.wall)}; "
+        f"one sequence of {fmt.count(sequence_tokens)} tokens ends {room} it."
+    )
+
+
+def engines_figure(pools: Sequence[EnginePool]) -> go.Figure:
+    """The tightest GPU under every engine, one stacked bar each."""
+    return memory_bar([(engine_label(pool), _segments(pool.bar)) for pool in pools], unit="GiB")
+
+
+def engine_label(pool: EnginePool) -> str:
+    """An engine's name and release, short."""
+    name = ENGINE_NAMES.get(pool.engine, str(pool.engine))
+    return name if pool.version == "newest" else f"{name} {pool.version}"
+
+
+def engines_finding(pools: Sequence[EnginePool]) -> str:
+    """What the bars of the engines show."""
+    told = [
+        f"{engine_label(pool)} {fmt.binary_bytes(max(0.0, float(pool.kv.best)))}"
+        + ("" if pool.fits else " (would not start)")
+        for pool in pools
+    ]
+    return f"KV pool of the same GPU under each engine: {', '.join(told)}."
+
+
+def engine_row(pool: EnginePool) -> dict[str, str]:
+    """One engine's numbers for the table."""
+    return {
+        "engine": engine_label(pool),
+        "starts": "yes" if pool.fits else "no",
+        "KV pool": fmt.binary_bytes(pool.kv),
+        "printed tokens": fmt.count(pool.printed_tokens),
+        "usable tokens": fmt.count(pool.tokens),
+        "longest sequences": fmt.significant(pool.max_concurrency),
+    }
 
 
 def waterfall_figure(steps: Sequence[WaterfallStep]) -> go.Figure:
@@ -48,10 +146,10 @@ def _edge(step: WaterfallStep, low: float, high: float) -> tuple[float, float]:
     return (low, high) if measured_from_zero else (max(0.0, step.start - high), max(0.0, step.start - low))
 
 
-def waterfall_finding(ledger: Ledger, steps: Sequence[WaterfallStep]) -> str:
+def waterfall_finding(ledger: Ledger, label: str, steps: Sequence[WaterfallStep]) -> str:
     """What the waterfall shows."""
     parts = ", ".join(f"{step.name} {fmt.binary_bytes(step.bytes.best)}" for step in steps)
-    return f"Memory of {ledger.tightest.label} under {ledger.engine}: {parts}."
+    return f"Memory of {label} under {ledger.engine}: {parts}."
 
 
 def growth_figure(growth: Growth) -> go.Figure:

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from itertools import zip_longest
 
 import streamlit as st
 
 from calc import format as fmt
 from calc.answer import Answer
+from calc.memory.bars import RankBar, rank_bars
+from calc.memory.comparison import EnginePool, engine_pools
 from calc.memory.engines import EngineSettings, Ledger, ledger
 from calc.memory.log_comparison import compare, settings_from_log
 from calc.memory.logs import read_log
-from calc.memory.waterfall import WaterfallStep, what_breaks_first
-from pages._memory_figure import compared_row, growth_figure, growth_finding
+from calc.memory.waterfall import WaterfallStep, waterfall, what_breaks_first
+from calc.scenario import Scenario
+from pages._levers import draw_apply
+from pages._memory_figure import (
+    compared_row,
+    engine_label,
+    engine_row,
+    engines_figure,
+    engines_finding,
+    growth_figure,
+    growth_finding,
+    ledger_figure,
+    ledger_finding,
+    waterfall_figure,
+    waterfall_finding,
+)
+from pages._sidebar import current_scenario, show_scenario
 from pages._ui import Metric, plain_text, show_chart, show_table
 
 MOST_LOG_CHARS = 400_000
+SCENARIO_FIELDS = frozenset(field.name for field in fields(Scenario))
 
 
 def memory_metrics(found: Ledger) -> list[Metric]:
@@ -51,6 +70,74 @@ def memory_metrics(found: Ledger) -> list[Metric]:
             provenance=rank.left.provenance,
         ),
     ]
+
+
+def draw_bars(found: Ledger) -> tuple[WaterfallStep, ...]:
+    """A stacked bar for each kind of GPU with the pool's wall, then one of them step by step; its steps."""
+    bars, length = rank_bars(found), found.kv.max_model_len
+    show_chart(ledger_figure(bars, length), alt=ledger_finding(bars, length), key="memory-bars")
+    if len(bars) > 1:
+        st.caption("Pipeline stages from the top; * marks the one that binds the pool of all.")
+    chosen = _chosen(bars)
+    steps = waterfall(chosen.rank)
+    show_chart(
+        waterfall_figure(steps),
+        alt=waterfall_finding(found, chosen.label, steps),
+        key="memory-waterfall",
+    )
+    return steps
+
+
+def _chosen(bars: tuple[RankBar, ...]) -> RankBar:
+    """The kind of GPU that is shown step by step: the tightest, unless another one is picked."""
+    tightest = next(number for number, bar in enumerate(bars) if bar.tightest)
+    if len(bars) == 1:
+        return bars[0]
+    labels = [f"{bar.label} ({fmt.plural(bar.gpus, 'GPU')})" for bar in bars]
+    picked = st.selectbox("Step by step", labels, index=tightest, key="memory-rank")
+    return bars[labels.index(picked)] if picked in labels else bars[tightest]
+
+
+def draw_refusal(result: Answer, settings: EngineSettings) -> None:
+    """Where the engine would not start: the nearest changes that would, with a button for what the sidebar has."""
+    inputs = result.inputs
+    failed = ledger(inputs.spec, inputs.offer.accelerator, result.layout, settings)
+    if not failed.verdict.nearest:
+        return
+    st.markdown("**Nearest changes that would make it start**")
+    apply, told = [], []
+    for change in failed.verdict.nearest:
+        known = bool(change.settings) and all(name in SCENARIO_FIELDS for name, _ in change.settings)
+        (apply if known else told).append(change)
+    if apply:
+        draw_apply(apply, key="memory-nearest")
+    for change in told:
+        st.markdown(plain_text(change.text))
+
+
+def draw_engines(result: Answer, settings: EngineSettings) -> None:
+    """The same card under every engine that runs there: bars, numbers, and a button that switches to one."""
+    inputs = result.inputs
+    pools = engine_pools(inputs.spec, inputs.offer.accelerator, result.layout, settings)
+    show_chart(engines_figure(pools), alt=engines_finding(pools), key="memory-engines")
+    show_table([engine_row(pool) for pool in pools])
+    st.caption("Each with its own default share of the memory. Switch the scenario to one:")
+    with st.container(horizontal=True):
+        for pool in pools:
+            st.button(
+                engine_label(pool),
+                key=f"memory-engine-{pool.engine}-{pool.version}",
+                on_click=_switch,
+                args=(pool,),
+                icon=":material/swap_horiz:",
+            )
+
+
+def _switch(pool: EnginePool) -> None:
+    version = "" if pool.version == "newest" else pool.version
+    show_scenario(
+        replace(current_scenario(), engine=str(pool.engine), engine_version=version, memory_utilization=None)
+    )
 
 
 def draw_ranks(found: Ledger) -> None:

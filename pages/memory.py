@@ -12,19 +12,22 @@ from calc.engine import ENGINE_NAMES
 from calc.expected import engine_settings, length_limit, memory_of
 from calc.memory.engines import Ledger
 from calc.memory.launch_flags import launch_flags
-from calc.memory.waterfall import waterfall
 from calc.worked_memory import worked_ledger
 from pages._inputs import current_answer
-from pages._memory_figure import (
-    waterfall_figure,
-    waterfall_finding,
+from pages._memory_parts import (
+    draw_bars,
+    draw_engines,
+    draw_growths,
+    draw_log,
+    draw_ranks,
+    draw_refusal,
+    memory_metrics,
+    memory_rows,
 )
-from pages._memory_parts import draw_growths, draw_log, draw_ranks, memory_metrics, memory_rows
 from pages._ui import (
     guarded,
     plain_text,
     predict_first,
-    show_chart,
     show_data,
     show_ignored,
     show_metrics,
@@ -41,12 +44,15 @@ def main() -> None:
     show_title(_headline(found), plain_text(" ".join((f"{result.layout.label}.", *found.assumptions))))
     _predict(result, found)
     show_metrics(memory_metrics(found))
-    steps = waterfall(found.tightest)
-    show_chart(waterfall_figure(steps), alt=waterfall_finding(found, steps), key="memory-waterfall")
-    draw_ranks(found)
     settings = engine_settings(inputs.scenario, max_model_len=length_limit(inputs.scenario, inputs.spec))
+    if not found.verdict.fits:
+        draw_refusal(result, settings)
+    steps = draw_bars(found)
+    draw_ranks(found)
     if found.verdict.fits:
         draw_growths(result, settings)
+    with st.expander("The same card under other engines", icon=":material/swap_horiz:"):
+        guarded(lambda: draw_engines(result, settings))()
     with st.expander("The command that starts it so", icon=":material/terminal:"):
         st.code(
             " ".join(launch_flags(inputs.spec.id, result.layout, settings)), language="bash", wrap_lines=True
@@ -69,7 +75,7 @@ def _engine(found: Ledger) -> str:
 def _headline(found: Ledger) -> str:
     kv = found.kv
     if not found.verdict.fits:
-        return f"{_engine(found)} would not start: {found.verdict.reason}."
+        return f"{_engine(found)} would not start: {found.verdict.reason.rstrip('.')}."
     return (
         f"{_engine(found)} will log {fmt.count(kv.printed_tokens)} tokens: "
         f"{fmt.significant(kv.max_concurrency)} sequences of {fmt.count(kv.max_model_len)}."

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from calc.accelerator import Accelerator
-from calc.engine import Engine
 from calc.errors import InputError
-from calc.format_support import engine_support
 from calc.layout import Layout
 from calc.memory.engines import EngineSettings, LineKind, RankLedger, ledger
 from calc.model import ModelSpec
@@ -220,54 +218,3 @@ def _reach(now: int, wall: int) -> int:
     if wall <= now:
         return 2 * now
     return 2 * wall if wall < 4 * now else 4 * now
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnginePool:
-    """What one engine makes of the same card: its pool per GPU, and the tokens that it prints."""
-
-    engine: Engine
-    version: str
-    fits: bool
-    kv: Estimate
-    printed_tokens: int
-    tokens: int
-    max_concurrency: float
-    reason: str
-
-
-# Releases between which vLLM's rules differ most, for a comparison on one card.
-COMPARED_VERSIONS = (
-    (Engine.VLLM, "0.8.5"),
-    (Engine.VLLM, "0.16.0"),
-    (Engine.VLLM, "0.19.0"),
-    (Engine.VLLM, None),
-    (Engine.SGLANG, None),
-    (Engine.TENSORRT_LLM, None),
-    (Engine.LLAMA_CPP, None),
-)
-
-
-def engine_pools(
-    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
-) -> tuple[EnginePool, ...]:
-    """The same card, model and lengths under every engine that runs there, each with its own default share of the memory."""
-    found = []
-    for engine, version in COMPARED_VERSIONS:
-        if not engine_support(engine, accelerator):
-            continue
-        chosen = replace(settings, engine=engine, version=version, memory_utilization=None)
-        result = ledger(spec, accelerator, layout, chosen, nearest=False)
-        found.append(
-            EnginePool(
-                engine=engine,
-                version=version or "newest",
-                fits=result.verdict.fits,
-                kv=result.tightest.kv,
-                printed_tokens=result.kv.printed_tokens,
-                tokens=result.kv.tokens,
-                max_concurrency=result.kv.max_concurrency,
-                reason=result.verdict.reason,
-            )
-        )
-    return tuple(found)

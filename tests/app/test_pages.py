@@ -182,7 +182,16 @@ def test_every_engine_has_its_ledger(open_page, engine):
 def test_an_engine_that_would_not_start_says_why(open_page):
     app = open_page("memory.py", model="meta-llama/Llama-2-70b-hf", gpu="rtx-4060", tp="1")
     assert "would not start" in titles(app)[0]
+    assert any("Nearest changes" in markdown.value for markdown in app.markdown)
+    assert "GPUs" in app.button(key="memory-nearest-0").label
     assert not app.error
+
+
+def test_a_click_switches_the_engine_and_the_stages_are_told_apart(open_page):
+    app = open_page("memory.py", model="Qwen/Qwen3-8B", gpu="h100-sxm5-80gb", tp="1", pp="2")
+    assert app.selectbox(key="memory-rank").options == ["stage 1 of 2 (1 GPU)", "stage 2 of 2 (1 GPU)"]
+    app.button(key="memory-engine-vllm-0.19.0").click().run()
+    assert "vLLM 0.19.0 will log" in titles(app)[0]
 
 
 def test_simulated_traffic_gives_percentiles(open_page):

@@ -6,11 +6,13 @@ import pytest
 
 from calc.engine import Engine
 from calc.layout import Layout
+from calc.memory.bars import rank_bars
+from calc.memory.comparison import engine_pools
 from calc.memory.engines import EngineSettings, ledger
 from calc.memory.launch_flags import launch_flags
 from calc.memory.log_comparison import compare, settings_from_log
 from calc.memory.logs import Quantity, read_log
-from calc.memory.waterfall import engine_pools, waterfall, what_breaks_first
+from calc.memory.waterfall import waterfall, what_breaks_first
 from calc.units import GIB
 from presets import accelerators, models
 
@@ -105,3 +107,33 @@ def test_only_engines_that_run_on_a_card_are_compared_there(gpu, running):
     settings = EngineSettings(engine="llama.cpp", max_model_len=8192)
     pools = engine_pools(LLAMA_8B, accelerators.load(gpu), Layout(), settings)
     assert {str(pool.engine) for pool in pools} == running
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+@pytest.mark.parametrize("layout", [Layout(), Layout(pp=3), Layout(tp=2, pp=4)])
+def test_a_bar_for_each_kind_of_gpu_fills_the_card(engine, layout):
+    found = ledger(LLAMA_8B, H100, layout, EngineSettings(engine=engine, max_model_len=8192))
+    bars = rank_bars(found)
+    assert sum(bar.gpus for bar in bars) == layout.tp * layout.pp
+    assert [bar.tightest for bar in bars].count(True) == 1
+    for bar in bars:
+        filled = sum(float(part.bytes.best) for part in bar.parts)
+        assert filled == pytest.approx(float(bar.rank.total.best), rel=1e-9)
+        assert bar.pool_from + float(bar.rank.kv.best) <= bar.wall + 1
+        assert bar.needed_to <= bar.wall + 1  # it fits
+
+
+def test_stages_that_look_alike_share_a_bar():
+    # 32 layers in 4 stages of 8: embedding first, head last, two alike between them.
+    found = ledger(LLAMA_8B, H100, Layout(pp=4), EngineSettings(max_model_len=8192))
+    assert [bar.label for bar in rank_bars(found)] == ["stage 1 of 4", "stages 2 to 3 of 4", "stage 4 of 4"]
+    assert [bar.gpus for bar in rank_bars(found)] == [1, 2, 1]
+
+
+def test_a_model_that_is_too_large_stands_beyond_the_wall():
+    refused = ledger(
+        models.load("meta-llama/Llama-3.3-70B-Instruct"), H100, Layout(), EngineSettings(max_model_len=8192)
+    )
+    bar = rank_bars(refused)[0]
+    assert bar.pool_from > bar.wall
+    assert bar.needed_to > bar.pool_from

@@ -45,6 +45,7 @@ class RankLedger:
     """The memory of one GPU; `gpus` of them look the same. `budget` is what the engine may use of `total`.
 
     `pool_share`: share of what the lines leave that the pool takes; None where the pool was asked for in bytes or tokens.
+    `stage` counts pipeline stages from 0, of `stages`.
     """
 
     label: str
@@ -55,6 +56,8 @@ class RankLedger:
     kv: Estimate
     left: Estimate
     pool_share: float | None = 1.0
+    stage: int = 0
+    stages: int = 1
 
     def bytes_of(self, kind: LineKind) -> float:
         """Best estimate of one kind of line, in bytes."""

@@ -177,6 +177,8 @@ def _rank(
         kv = Estimate.exactly(float(settings.available_kv_bytes))
     rank = RankLedger(
         label=stage_label(stage),
+        stage=stage.index,
+        stages=stage.of,
         gpus=layout.tp * layout.dp,
         total=start.total,
         budget=budget,

@@ -146,6 +146,8 @@ def _rank(
         kv = Estimate.exactly(float(settings.available_kv_bytes))
     return RankLedger(
         label=stage_label(stage),
+        stage=stage.index,
+        stages=stage.of,
         gpus=layout.tp * layout.dp,
         total=total,
         budget=total,

@@ -204,6 +204,8 @@ def _rank(
     )
     return RankLedger(
         label=stage_label(stage),
+        stage=stage.index,
+        stages=stage.of,
         gpus=layout.tp * layout.dp,
         total=start.total,
         budget=budget,
