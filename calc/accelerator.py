@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -266,7 +265,7 @@ def _positive(**fields: float | None) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InputError(name, value, "it must be a number")
-        if not math.isfinite(value) or not 0 < value < 1e30:
+        if not 0 < value < 1e30:  # no NaN is; a whole number may be too long for a float
             raise InputError(name, value, "it must be positive and finite")
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from calc.errors import InputError
 from calc.provenance import Provenance
+from calc.typed_fields import checked_fields, member_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,12 @@ class LinkCurve:
     source: str = ""
 
     def __post_init__(self) -> None:
+        if self.ranks < 2 or min(self.alpha_s, self.half_bytes) < 0:
+            raise InputError(
+                "link curve",
+                (self.ranks, self.alpha_s, self.half_bytes),
+                "it joins two ranks or more, and neither its start nor its half size is negative",
+            )
         if not 0 < self.beta_of_link <= 1:
             raise InputError("beta_of_link", self.beta_of_link, "it is a share of the link rate, from 0 to 1")
 
@@ -70,6 +77,10 @@ def curve_for(curves: Sequence[LinkCurve], ranks: int) -> LinkCurve:
     return next((curve for curve in ordered if curve.ranks >= ranks), ordered[-1])
 
 
-def curve_from_json(data: Mapping[str, Any]) -> LinkCurve:
-    """Read back what `LinkCurve.as_json` wrote."""
-    return LinkCurve(**{**data, "provenance": Provenance(data.get("provenance", "fitted"))})
+def curve_from_json(data: object) -> LinkCurve:
+    """Read back what `LinkCurve.as_json` wrote; raises InputError for what it did not."""
+    if not isinstance(data, Mapping):
+        raise InputError("link curve", data, "it must be an object")
+    provenance = member_of(Provenance, data.get("provenance", "fitted"), "link curve provenance")
+    given = {name: value for name, value in data.items() if name != "provenance"}
+    return LinkCurve(**checked_fields(LinkCurve, given, what="link curve"), provenance=provenance)

@@ -8,14 +8,14 @@ survives a saved file.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from types import MappingProxyType
 from typing import Any
 
 from calc.accelerator import Accelerator, Confirmation, Rate
 from calc.errors import InputError
 from calc.provenance import Provenance
-from calc.typed_text import typed_text, typed_words
+from calc.typed_text import TYPED_PREFIX, typed_text, typed_words
 
 # Bounds beyond which a typed number is a unit mistake, not a device (a wafer of 2024 has 2.1e16 B/s and 1.25e17 FLOP/s).
 SMALLEST_MEMORY_BYTES = 1e6
@@ -72,8 +72,8 @@ def typed_accelerator(
         "node_size": node_size,
         "power_w": power_w,
     }
-    return Accelerator(
-        id=typed_text(numbers),
+    made = Accelerator(  # its own checks come before its id, which is made of numbers that can be written
+        id=TYPED_PREFIX,
         vendor="typed",
         name=title,
         arch="",
@@ -89,6 +89,7 @@ def typed_accelerator(
         confirmation=Confirmation.TYPED,
         confirmed="Typed by the user.",
     )
+    return replace(made, id=typed_text(numbers))
 
 
 def accelerator_from_text(text: str) -> Accelerator:

@@ -13,11 +13,6 @@ An infeasible plan is not an error: it is a `calc.verdict.Verdict`. Anything out
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
-
-# What the standard library's reader raises for text that is no JSON: also for nesting that exhausts the stack, and for
-# whole numbers of thousands of digits, which are a ValueError of their own.
-NOT_JSON: Final = (ValueError, RecursionError)
 
 
 class RidgebeamError(Exception):

@@ -20,6 +20,7 @@ from typing import Any, Final
 from calc.collectives import LinkCurve, curve_from_json
 from calc.errors import InputError
 from calc.provenance import Provenance
+from calc.typed_fields import check_value, member_of
 
 SCHEMA_VERSION: Final = 1
 
@@ -59,6 +60,10 @@ class Number:
 
 
 SHARE: Final = "share"  # prefix of the `of` of fractions, which lie between 0 and 1
+LEAST_SHARE: Final = 1e-6  # less of a peak is no measurement; times are divided by it
+MAY_BE_NOTHING: Final = ("prefill_attention.compute_fp8", "prefill.share")
+LARGEST: Final = 1e6  # of anything else in a profile: seconds, tokens, factors
+LARGEST_EXPONENT: Final = 100.0
 
 # What a device profile holds, and the peak or unit of each.
 DEVICE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
@@ -130,10 +135,12 @@ def _checked(kind: str, numbers: Mapping[str, Number], known: Mapping[str, str])
     for name, number in numbers.items():
         if name not in known:
             raise InputError(f"{kind} number", name, f"known are {', '.join(known)}")
-        if number.value < 0:
-            raise InputError(name, number.value, "it must not be negative")
+        if not 0 <= number.value <= LARGEST:
+            raise InputError(name, number.value, f"it must be from 0 to {LARGEST:g}")
         if known[name].startswith(SHARE) and number.value > 1:
             raise InputError(name, number.value, "a share of a peak cannot exceed 1")
+        if known[name].startswith(SHARE) and number.value < LEAST_SHARE and name not in MAY_BE_NOTHING:
+            raise InputError(name, number.value, f"a share that is reached is at least {LEAST_SHARE:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +214,10 @@ class Calibration:
         for name, value in self.scalars.items():
             if name not in CALIBRATION_NEUTRAL:
                 raise InputError("calibration", name, f"known are {', '.join(CALIBRATION_NEUTRAL)}")
-            if name.endswith("factor") and value <= 0:
-                raise InputError(name, value, "a factor must be positive")
+            if not 0 <= value <= LARGEST or (name.endswith("factor") and value * LARGEST < 1):
+                raise InputError(
+                    name, value, f"a factor is from {1 / LARGEST:g} to {LARGEST:g}, seconds are not negative"
+                )
 
     def get(self, name: str) -> float:
         """The scalar, or its neutral value."""
@@ -248,6 +257,13 @@ class Profile:
     models: tuple[tuple[str, str, str], ...] = ()
     spread: Mapping[str, float] = field(default_factory=lambda: DEFAULT_SPREAD)
     exponent: float = 3.0
+
+    def __post_init__(self) -> None:
+        for name, factor in self.spread.items():
+            if not 1 <= factor <= LARGEST:
+                raise InputError(f"spread, {name}", factor, f"a range's factor is from 1 to {LARGEST:g}")
+        if not 1 <= self.exponent <= LARGEST_EXPONENT:
+            raise InputError("exponent", self.exponent, f"it must be from 1 to {LARGEST_EXPONENT:g}")
 
     def number(self, name: str) -> float:
         """A constant by name; an engine with kernels of its own (llama.cpp) may state what they reach of the device."""
@@ -310,13 +326,21 @@ def engine_as_json(engine: EngineProfile) -> dict[str, object]:
     }
 
 
-def number_from_json(data: Mapping[str, Any]) -> Number:
+def number_from_json(data: object, name: str = "profile number") -> Number:
+    """Read back a constant; raises InputError for a value, an origin or an error that is none."""
+    if not isinstance(data, Mapping):
+        raise InputError(name, data, "it must be an object with value, of and provenance")
+    error = data.get("error")
+    check_value(f"{name} value", data.get("value"), "float")
+    check_value(f"{name} error", error, "float | None")
+    for text in ("of", "source"):
+        check_value(f"{name} {text}", data.get(text, ""), "str")
     return Number(
         value=float(data["value"]),
-        of=str(data["of"]),
-        provenance=Provenance(data["provenance"]),
-        error=data.get("error"),
-        source=str(data.get("source", "")),
+        of=data.get("of", ""),
+        provenance=member_of(Provenance, data.get("provenance"), f"{name} provenance"),
+        error=error,
+        source=data.get("source", ""),
     )
 
 
@@ -327,51 +351,89 @@ def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found
 
 
-def device_from_json(data: Mapping[str, Any]) -> DeviceProfile:
-    """Read back a device profile; raises InputError for missing or unknown numbers."""
-    try:
-        return DeviceProfile(
-            family=str(data["family"]),
-            accelerators=tuple(data.get("accelerators", ())),
-            numbers={name: number_from_json(value) for name, value in _section(data, "numbers").items()},
-            all_reduce=tuple(curve_from_json(curve) for curve in data.get("all_reduce", ())),
-            all_gather=tuple(curve_from_json(curve) for curve in data.get("all_gather", ())),
-            source=str(data.get("source", "")),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError("device profile", error, "it must have the fields of the profile format") from error
+def _text(data: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    found = data.get(name, default)
+    check_value(f"profile {name}", found, "str")
+    return str(found)
 
 
-def engine_from_json(data: Mapping[str, Any]) -> EngineProfile:
-    """Read back an engine profile; raises InputError for missing or unknown numbers."""
-    try:
-        return EngineProfile(
-            engine=str(data["engine"]),
-            version=str(data["version"]),
-            schedule=Schedule(data["schedule"]),
-            families=tuple(data.get("families", ())),
-            numbers={name: number_from_json(value) for name, value in _section(data, "numbers").items()},
-            chunk_tokens=int(data.get("chunk_tokens", 8192)),
-            source=str(data.get("source", "")),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError("engine profile", error, "it must have the fields of the profile format") from error
+def _texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    found = data.get(name, ())
+    check_value(f"profile {name}", found, "tuple[str, ...]")
+    return tuple(found)
+
+
+def _numbers(data: Mapping[str, Any]) -> dict[str, Number]:
+    return {name: number_from_json(value, name) for name, value in _section(data, "numbers").items()}
+
+
+def _curves(data: Mapping[str, Any], name: str) -> tuple[LinkCurve, ...]:
+    found = data.get(name, ())
+    if not isinstance(found, list | tuple):
+        raise InputError(f"profile {name}", found, "it must be a list of curves")
+    return tuple(curve_from_json(curve) for curve in found)
+
+
+def device_from_json(data: object) -> DeviceProfile:
+    """Read back a device profile; raises InputError for missing or unknown numbers, and for what is none."""
+    if not isinstance(data, Mapping):
+        raise InputError("device profile", data, "it must be an object")
+    return DeviceProfile(
+        family=_text(data, "family"),
+        accelerators=_texts(data, "accelerators"),
+        numbers=_numbers(data),
+        all_reduce=_curves(data, "all_reduce"),
+        all_gather=_curves(data, "all_gather"),
+        source=_text(data, "source", ""),
+    )
+
+
+def engine_from_json(data: object) -> EngineProfile:
+    """Read back an engine profile; raises InputError for missing or unknown numbers, and for what is none."""
+    if not isinstance(data, Mapping):
+        raise InputError("engine profile", data, "it must be an object")
+    chunk_tokens = data.get("chunk_tokens", 8192)
+    check_value("profile chunk_tokens", chunk_tokens, "int")
+    return EngineProfile(
+        engine=_text(data, "engine"),
+        version=_text(data, "version"),
+        schedule=member_of(Schedule, data.get("schedule"), "profile schedule"),
+        families=_texts(data, "families"),
+        numbers=_numbers(data),
+        chunk_tokens=chunk_tokens,
+        source=_text(data, "source", ""),
+    )
 
 
 def profile_from_json(data: Mapping[str, Any]) -> Profile:
-    """Read back a whole profile; raises InputError for another schema version or a missing part."""
+    """Read back a whole profile; raises InputError for another schema version, a missing part or a value that is none."""
     if data.get("schema") != SCHEMA_VERSION:
         raise InputError("profile schema", data.get("schema"), f"this version reads {SCHEMA_VERSION}")
-    calibration = data.get("calibration") or {}
+    calibration = _section({"calibration": {}} | dict(data), "calibration")
+    scalars, spread = calibration.get("scalars", {}), data.get("spread", {})
+    check_value("calibration", scalars, "Mapping[str, float]")
+    check_value("profile spread", spread, "Mapping[str, float]")
+    exponent = data.get("exponent", 3.0)
+    check_value("profile exponent", exponent, "float")
     return Profile(
-        device=device_from_json(_section(data, "device")),
-        engine=engine_from_json(_section(data, "engine")),
-        calibration=Calibration(
-            scalars={str(k): float(v) for k, v in (calibration.get("scalars") or {}).items()},
-            source=str(calibration.get("source", "")),
-        ),
-        evidence=Evidence(data.get("evidence", Evidence.DATASHEET)),
-        models=tuple((str(a), str(b), str(c)) for a, b, c in data.get("models", ())),
-        spread=MappingProxyType({**DEFAULT_SPREAD, **(data.get("spread") or {})}),
-        exponent=float(data.get("exponent", 3.0)),
+        device=device_from_json(data.get("device")),
+        engine=engine_from_json(data.get("engine")),
+        calibration=Calibration(scalars=dict(scalars), source=_text(calibration, "source", "")),
+        evidence=member_of(Evidence, data.get("evidence", Evidence.DATASHEET), "profile evidence"),
+        models=_models(data.get("models", ())),
+        spread=MappingProxyType({**DEFAULT_SPREAD, **spread}),
+        exponent=float(exponent),
     )
+
+
+def _models(entries: object) -> tuple[tuple[str, str, str], ...]:
+    """(model, accelerator, engine) of each measurement in the fit."""
+    if not isinstance(entries, list | tuple):
+        raise InputError("profile models", entries, "it must be a list")
+    for entry in entries:
+        check_value("profile models", entry, "tuple[str, ...]")
+        if len(entry) != 3:
+            raise InputError(
+                "profile models", entry, "each entry names a model, an accelerator and an engine"
+            )
+    return tuple((model, accelerator, engine) for model, accelerator, engine in entries)

@@ -15,9 +15,11 @@ from math import isfinite
 from typing import Any
 
 from calc.engine import Engine
-from calc.errors import NOT_JSON, InputError
+from calc.errors import InputError
+from calc.json_text import NOT_JSON, parse_json
 from calc.layout import Layout
 from calc.slo import Slo
+from calc.typed_fields import check_value, field_kinds, member_of
 from calc.units import GB, GIB, MS
 from calc.workload import Lengths, LengthShape, Workload
 
@@ -107,11 +109,11 @@ class Scenario:
     def __post_init__(self) -> None:
         for field in fields(self):
             _check_type(field.name, getattr(self, field.name))
-        _one_of("engine", self.engine, Engine)
-        _one_of("fidelity", self.fidelity, Fidelity)
-        _one_of("traffic", self.traffic, Traffic)
-        _one_of("input_shape", self.input_shape, LengthShape)
-        _one_of("output_shape", self.output_shape, LengthShape)
+        member_of(Engine, self.engine, "engine")
+        member_of(Fidelity, self.fidelity, "fidelity")
+        member_of(Traffic, self.traffic, "traffic")
+        member_of(LengthShape, self.input_shape, "input_shape")
+        member_of(LengthShape, self.output_shape, "output_shape")
         _within("tp", self.tp, 0, 100_000)
         _within("headroom", self.headroom, 0, 100)
         _within("mfu", self.mfu, 1e-3, 1)
@@ -181,7 +183,7 @@ def apply_settings(scenario: Scenario, settings: tuple[tuple[str, str], ...]) ->
 
 # ---- text, JSON and links -------------------------------------------------------------------------------------
 
-_KINDS: dict[str, str] = {field.name: str(field.type) for field in fields(Scenario)}
+_KINDS = field_kinds(Scenario)
 
 # URL parameter -> scenario field. Public once people share links: never rename, only add.
 URL_PARAMETERS: dict[str, str] = {
@@ -329,13 +331,13 @@ def from_json(text: str) -> Scenario:
     if len(text) > MAX_JSON_CHARS:
         raise InputError("scenario file", f"{len(text):,} characters", f"at most {MAX_JSON_CHARS:,} are read")
     try:
-        record = json.loads(text)
+        record = parse_json(text, finite=True)
     except NOT_JSON:
         raise InputError("scenario file", text[:40], "it must be the JSON that Save scenario wrote") from None
     if not isinstance(record, dict):
         raise InputError("scenario file", record, "it must be a JSON object")
     version = record.pop("schema_version", None)
-    if version not in _MIGRATIONS:
+    if not isinstance(version, int) or version not in _MIGRATIONS:
         raise InputError("schema_version", version, f"this version reads {', '.join(map(str, _MIGRATIONS))}")
     for migrate in _MIGRATIONS[version]:
         record = migrate(record)
@@ -363,28 +365,8 @@ def _to_text(value: object, unit: float) -> str:
 
 
 def _check_type(name: str, value: object) -> None:
-    kind = _KINDS[name]
-    if value is None:
-        if "None" not in kind:
-            raise InputError(name, value, "it cannot be empty")
-    elif kind.startswith("bool"):
-        if not isinstance(value, bool):
-            raise InputError(name, value, "it must be true or false")
-    elif kind.startswith("int"):
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise InputError(name, value, "it must be a whole number")
-    elif kind.startswith("float"):
-        if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
-            raise InputError(name, value, "it must be a finite number")
-    else:
-        limit = MAX_JSON_CHARS if name in {"config_text", "gpu_json"} else MAX_TEXT_CHARS
-        if not isinstance(value, str) or len(value) > limit:
-            raise InputError(name, value, f"it must be text of at most {limit:,} characters")
-
-
-def _one_of(name: str, value: str, kinds: type[StrEnum]) -> None:
-    if value not in {str(kind) for kind in kinds}:
-        raise InputError(name, value, f"it must be one of {', '.join(kinds)}")
+    longest = MAX_JSON_CHARS if name in {"config_text", "gpu_json"} else MAX_TEXT_CHARS
+    check_value(name, value, _KINDS[name], longest=longest)
 
 
 def _within(name: str, value: float, low: float, high: float) -> None:

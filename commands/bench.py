@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calc.errors import NOT_JSON, InputError, ProbeError
+from calc.errors import InputError, ProbeError
+from calc.json_text import NOT_JSON, parse_json
 from commands.arguments import OK, add_formats, add_layout, emit, positive, tokens, verb, writable, write_file
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def _step_model(arguments: argparse.Namespace) -> StepModel | None:
 
 def _json_of(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"), finite=True)
     except (OSError, *NOT_JSON) as error:
         raise InputError("profile", str(path), f"it must be a readable JSON file ({error})") from error
     if not isinstance(content, dict):

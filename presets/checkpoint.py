@@ -8,7 +8,6 @@ Source: https://huggingface.co/docs/safetensors (format description; a header ha
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,8 @@ from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
-from calc.errors import NOT_JSON, SourceError, SourceFault, shown
+from calc.errors import SourceError, SourceFault, shown
+from calc.json_text import NOT_JSON, parse_json
 from calc.units import MIB
 
 SINGLE_FILE = "model.safetensors"
@@ -103,7 +103,7 @@ def read_header(file: BinaryIO, *, name: str) -> tuple[int, list[StoredTensor]]:
 def parse_header(header: bytes, *, file: str) -> list[StoredTensor]:
     """The tensors that a safetensors header lists (the JSON alone, without its length)."""
     try:
-        entries = json.loads(header)
+        entries = parse_json(header)
     except NOT_JSON:
         raise _unreadable(file, "its header is no JSON") from None
     if not isinstance(entries, dict):
@@ -180,7 +180,7 @@ def _local_index(path: Path) -> dict[str, object]:
     if path.stat().st_size > MAX_INDEX_BYTES:
         raise _unreadable(str(path), f"it is larger than {MAX_INDEX_BYTES // MIB} MiB")
     try:
-        index = json.loads(path.read_bytes())
+        index = parse_json(path.read_bytes())
     except NOT_JSON:
         raise _unreadable(str(path), "it is no JSON") from None
     if not isinstance(index, dict):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from calc.architectures import read_config
 from calc.errors import InputError, UnsupportedArchitecture, shown
+from calc.json_text import parse_json
 from calc.units import MIB
 
 MAX_CONFIG_BYTES = 4 * MIB  # the largest published one that we know has 0.93 MB (an hf_quant_config.json)
@@ -43,7 +44,7 @@ def parse_config(text: str | bytes, *, name: str = "config") -> dict[str, object
     if not text.strip():
         raise InputError(name, "nothing", "it must be a JSON object", next_step=_PASTE)
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except RecursionError as error:
         allowed = "it is nested deeper than any config"
         raise InputError(name, text[:40], allowed, next_step=_PASTE) from error

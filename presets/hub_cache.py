@@ -19,7 +19,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from calc.errors import NOT_JSON
+from calc.json_text import NOT_JSON, parse_json
 from calc.units import DAY_S, MIB
 
 FRESH_S = DAY_S  # a branch moves; a day later it is read again
@@ -123,7 +123,7 @@ class HubCache:
         try:
             if path.stat().st_size > self.max_bytes:
                 return None
-            stored = json.loads(path.read_bytes())
+            stored = parse_json(path.read_bytes(), finite=True)
             entry = Entry(text=str(stored["text"]), read_at=float(stored["read_at"]))
             belongs = stored["key"] == list(key) and stored["format"] == FORMAT
         except (OSError, KeyError, TypeError, *NOT_JSON):

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urljoin, urlsplit
 
-from calc.errors import NOT_JSON, InputError, SourceFault
+from calc.errors import InputError, SourceFault
+from calc.json_text import NOT_JSON, parse_json
 from calc.units import MIB
 from presets import hub_faults
 from presets.deployment import is_shared
@@ -227,7 +228,7 @@ def json_object(data: bytes, asked: Asked) -> dict[str, object]:
     if data.lstrip()[:1] == b"<":
         raise hub_faults.not_json(asked, is_page=True)
     try:
-        value = json.loads(data)
+        value = parse_json(data)
     except NOT_JSON as error:
         line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         raise hub_faults.not_json(asked, is_page=False, why=line) from None

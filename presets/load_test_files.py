@@ -6,14 +6,14 @@ The forms differ and so do the names: vLLM's TPOT, GuideLLM's inter-token latenc
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from calc.endpoint.calibration import Observation, Quantity
 from calc.endpoint.run import KIND, bare_run, run_from_json
-from calc.errors import NOT_JSON, InputError
+from calc.errors import InputError
+from calc.json_text import NOT_JSON, parse_json
 
 LARGEST_CHARS: Final = 50_000_000
 MS: Final = 1e-3
@@ -50,17 +50,17 @@ def _records(text: str) -> list[dict[str, Any]]:
     if len(text) > LARGEST_CHARS:
         raise InputError("load test file", f"{len(text)} characters", f"at most {LARGEST_CHARS} are read")
     try:
-        data = json.loads(text)
+        data = parse_json(text)
     except RecursionError:
         raise InputError("load test file", text[:40], "it is nested too deeply") from None
-    except NOT_JSON:
+    except ValueError:
         data = [_line(line) for line in text.splitlines() if line.strip()]
     return [record for record in (data if isinstance(data, list) else [data]) if isinstance(record, dict)]
 
 
 def _line(line: str) -> object:
     try:
-        return json.loads(line)
+        return parse_json(line)
     except NOT_JSON:
         raise InputError("load test file", line[:40], "it must be JSON, or one JSON object a line") from None
 

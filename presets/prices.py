@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.errors import InputError
+from calc.typed_fields import check_value, is_number
 from presets import accelerators
 
 SNAPSHOT_FILE = Path(__file__).parent / "price_snapshot.toml"
@@ -60,11 +61,11 @@ class Price:
 
     def __post_init__(self) -> None:
         per_instance = self.gpus_per_instance
-        if isinstance(per_instance, bool) or not isinstance(per_instance, int) or per_instance < 1:
+        check_value("gpus_per_instance", per_instance, "int")
+        if per_instance < 1:
             raise InputError("gpus_per_instance", per_instance, "it must be a positive whole number")
         if (
-            isinstance(self.usd_per_hour, bool)
-            or not isinstance(self.usd_per_hour, (int, float))
+            not is_number(self.usd_per_hour)
             or not LOWEST_USD <= self.usd_per_hour / per_instance <= HIGHEST_USD
         ):
             raise InputError(

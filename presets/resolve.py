@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from dataclasses import replace
 from functools import cache
 
@@ -11,8 +10,9 @@ from calc.accelerator import Accelerator
 from calc.answer import Inputs, Offer
 from calc.custom_accelerator import accelerator_from_json
 from calc.engine import Engine
-from calc.errors import NOT_JSON, InputError
+from calc.errors import InputError
 from calc.format_support import engine_support
+from calc.json_text import NOT_JSON, parse_json
 from calc.scenario import Fidelity, Scenario
 from presets import accelerators, local_device, prices, profiles, sources
 
@@ -82,7 +82,7 @@ def accelerator_named(text: str) -> Accelerator:
 
 def _parsed(text: str) -> object:
     try:
-        return json.loads(text)
+        return parse_json(text, finite=True)
     except NOT_JSON:
         raise InputError("gpu_json", text[:40], "it must be the JSON of a typed accelerator") from None
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from calc.errors import NOT_JSON
+from calc.json_text import NOT_JSON, parse_json
 
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "facts": ("software",),
@@ -44,7 +44,7 @@ def parse_line(line: str) -> dict[str, Any] | None:
     if len(line) > LONGEST_LINE or not line.startswith("{"):
         return None
     try:
-        content = json.loads(line)
+        content = parse_json(line, finite=True)
     except NOT_JSON:
         return None
     if not isinstance(content, dict):

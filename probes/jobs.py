@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from calc.errors import NOT_JSON, ProbeError
+from calc.errors import ProbeError
+from calc.json_text import NOT_JSON, parse_json
 from probes import assemble, locks, store
 from probes.processes import end_group, how_it_ended, is_alive, new_group, start_time
 from probes.registry import DEPTHS, FULL, GROUP_LIMIT_S, PROBES, QUICK
@@ -345,7 +346,7 @@ def _events(folder: Path) -> list[dict[str, Any]]:
     found = []
     for line in text.splitlines():
         with suppress(*NOT_JSON):
-            event = json.loads(line)
+            event = parse_json(line, finite=True)
             if isinstance(event, dict) and "event" in event:
                 found.append(event)
     return found
@@ -399,7 +400,7 @@ def _expected_s(name: str, request: Mapping[str, Any]) -> float:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"), finite=True)
     except (OSError, *NOT_JSON):
         return {}
     return content if isinstance(content, dict) else {}

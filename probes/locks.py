@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from calc.errors import NOT_JSON, ProbeError
+from calc.errors import ProbeError
+from calc.json_text import NOT_JSON, parse_json
 from probes.processes import is_alive, start_time
 
 
@@ -60,7 +61,7 @@ def release(path: Path) -> None:
 def holder(path: Path) -> Holder | None:
     """Who holds the lock; None for no lock or one that cannot be read."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"), finite=True)
         return Holder(pid=int(content["pid"]), started=content.get("started"))
     except (OSError, KeyError, TypeError, *NOT_JSON):
         return None

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from calc.accelerator import Accelerator
-from calc.errors import NOT_JSON, InputError, ProbeError
+from calc.errors import InputError, ProbeError
+from calc.json_text import NOT_JSON, parse_json
 from calc.profile import DeviceProfile
 from presets.profiles.calibrated import data_folder
 from probes import measured, readings, sanity
@@ -115,16 +116,12 @@ def from_text(text: str) -> Run:
     if len(text) > LARGEST_BYTES:
         raise InputError("run", f"{len(text)} characters", f"at most {LARGEST_BYTES} are read")
     try:
-        content = json.loads(text, parse_constant=_refused)
+        content = parse_json(text, finite=True)
     except NOT_JSON as error:
         raise InputError("run", text[:40], "it must be a JSON file that a probe wrote") from error
     if isinstance(content, dict) and isinstance(content.get("run"), dict):
         content = content["run"]
     return checked(content)
-
-
-def _refused(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
 
 
 def checked(content: object) -> Run:

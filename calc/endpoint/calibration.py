@@ -41,6 +41,7 @@ NOISE = 0.05  # relative, of a median over repeats; assumed
 ROUNDS = 30
 TINY = 1e-9
 HOLD_OUT_EVERY = 3
+LEAST, MOST = 1e-9, 1e9  # of seconds, tokens, users and rates: nothing that serves lies outside
 FEWEST = 3
 
 
@@ -65,8 +66,12 @@ class Observation:
 
     def __post_init__(self) -> None:
         numbers = (self.input_tokens, self.output_tokens, self.concurrency, self.value)
-        if not all(np.isfinite(n) and n > 0 for n in numbers):
-            raise InputError("observation", numbers, "tokens, concurrency and value are positive numbers")
+        if not all(0 < n <= MOST for n in numbers) or self.value < LEAST:
+            raise InputError(
+                "observation",
+                numbers,
+                f"tokens, concurrency and value are positive numbers up to {MOST:g}, a value at least {LEAST:g}",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

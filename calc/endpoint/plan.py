@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from calc.errors import InputError
+from calc.typed_fields import checked_fields
 
 PROMPT_LENGTHS = (256, 1024, 4096, 8192)
 CONCURRENCY = (1, 4, 16)
@@ -105,12 +106,8 @@ class TestPlan:
 
 
 def plan_from_json(data: Mapping[str, Any]) -> TestPlan:
-    """Read a plan back; raises InputError for unknown fields."""
-    unknown = set(data) - {f.name for f in fields(TestPlan)}
-    if unknown:
-        raise InputError("plan", sorted(unknown), "these are no fields of a plan")
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-    return TestPlan(**values)
+    """Read a plan back; raises InputError for unknown fields and for values of another type."""
+    return TestPlan(**checked_fields(TestPlan, data, what="plan"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from calc.endpoint.plan import TestPlan, plan_from_json
 from calc.endpoint.samples import SCHEMA_VERSION, Sample, sample_from_json
-from calc.errors import NOT_JSON, InputError
+from calc.errors import InputError
+from calc.json_text import NOT_JSON, parse_json
+from calc.typed_fields import check_value
 
 KIND = "ridgebeam endpoint run"
 LARGEST_CHARS = 50_000_000
+NULL_SERVER = (
+    "streams",
+    "cpu_s",
+    "delay_p50_s",
+)  # what is said of the client against a server that does nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +44,7 @@ class EndpointRun:
     def slots(self) -> int | None:
         """How many requests the server works on at a time, where it says."""
         found = self.server.get("slots")
-        return found if isinstance(found, int) else None
+        return found if isinstance(found, int) and found > 0 else None
 
 
 def run_from_json(data: object) -> EndpointRun:
@@ -53,6 +59,12 @@ def run_from_json(data: object) -> EndpointRun:
     for name in ("plan", "server", "server_means", "waiting", "client"):
         if not isinstance(data.get(name), Mapping):
             raise InputError(f"run {name}", data.get(name), "it must be an object")
+    check_value("run waiting", data["waiting"], "Mapping[str, float]")
+    for stage, means in data["server_means"].items():
+        check_value(f"run server_means {stage}", means, "Mapping[str, float]")
+    _check_client(data["client"])
+    wall_s = data.get("wall_s", 0.0)
+    check_value("run wall_s", wall_s, "float")
     return EndpointRun(
         target=str(data.get("target", "")),
         api=str(data.get("api", "")),
@@ -64,8 +76,23 @@ def run_from_json(data: object) -> EndpointRun:
         waiting=data["waiting"],
         client=data["client"],
         notes=tuple(str(note) for note in data["notes"]),
-        wall_s=float(data.get("wall_s", 0.0)),
+        wall_s=float(wall_s),
     )
+
+
+def _check_client(client: Mapping[str, Any]) -> None:
+    """The client's own cost, as far as it was measured: numbers, and those of its null server."""
+    null = client.get("null_server")
+    check_value(
+        "run client",
+        {k: v for k, v in client.items() if k.endswith("_s") and v is not None},
+        "Mapping[str, float]",
+    )
+    if null is not None:
+        check_value("run null_server", null, "Mapping[str, float]")
+        missing = [name for name in NULL_SERVER if name not in null]
+        if missing:
+            raise InputError(f"run null_server {missing[0]}", None, "it must be given")
 
 
 def run_from_text(text: str) -> EndpointRun:
@@ -73,7 +100,7 @@ def run_from_text(text: str) -> EndpointRun:
     if len(text) > LARGEST_CHARS:
         raise InputError("run", f"{len(text)} characters", f"at most {LARGEST_CHARS} are read")
     try:
-        data = json.loads(text)
+        data = parse_json(text, finite=True)
     except NOT_JSON:
         raise InputError("run", text[:40], "it must be a JSON file that a load test wrote") from None
     return run_from_json(bare_run(data))

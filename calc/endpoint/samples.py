@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from math import isfinite
 from typing import Any
 
 from calc.errors import InputError
+from calc.typed_fields import checked_fields
 
 CACHED_SHARE_LIMIT = 0.05  # a prompt of which more was cached does not measure a prefill; assumed
 TEMPLATE_TOKENS = (
@@ -25,6 +25,7 @@ MERGED_TOKENS_PER_CHUNK = (
     1.5  # plain decoding gives 1.04 to 1.09 where UTF-8 is held back; measured on llama.cpp
 )
 SCHEMA_VERSION = 1
+MOST_TOKENS = 1_000_000_000  # of one request, far beyond any context
 
 
 class Tag(StrEnum):
@@ -125,20 +126,28 @@ class Sample:
         return record | {"tags": list(self.tags), "server": dict(self.server)}
 
 
-def sample_from_json(data: Mapping[str, Any]) -> Sample:
-    """Read a sample back; raises InputError for a record of another form."""
-    known = {f.name for f in fields(Sample)}
-    try:
-        values = {name: value for name, value in data.items() if name in known}
-        values["tags"] = tuple(str(tag) for tag in data.get("tags", ()))
-        values["server"] = {str(k): float(v) for k, v in (data.get("server") or {}).items()}
-        sample = Sample(**values)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise InputError("sample", str(error), "it must be a sample that a run wrote") from error
-    for name in ("scheduled_s", "start_s", "first_s", "last_s", "end_s"):
-        value = getattr(sample, name)
-        if value is not None and not (isinstance(value, int | float) and isfinite(value)):
-            raise InputError(name, value, "it must be a number of seconds")
+def sample_from_json(data: object) -> Sample:
+    """Read a sample back; raises InputError for a record of another form, and for times or counts that cannot be."""
+    if not isinstance(data, Mapping):
+        raise InputError("sample", data, "it must be a sample that a run wrote")
+    known = {f.name for f in fields(Sample)}  # a newer version may have added others
+    values = checked_fields(Sample, {k: v for k, v in data.items() if k in known}, what="sample")
+    sample = Sample(**values)
+    for name in (
+        "asked_tokens",
+        "prompt_tokens",
+        "output_tokens",
+        "cached_tokens",
+        "first_chunk_tokens",
+        "chunks",
+    ):
+        count = getattr(sample, name)
+        if count is not None and not 0 <= count <= MOST_TOKENS:
+            raise InputError(f"sample {name}", count, f"it must be from 0 to {MOST_TOKENS:,}")
+    began = min(sample.scheduled_s, sample.start_s)
+    times = [t for t in (began, sample.first_s, sample.last_s) if t is not None]
+    if times != sorted(times) or (sample.end_s is not None and sample.end_s < began):
+        raise InputError("sample times", times, "a request begins, then its first token comes, then its last")
     return sample
 
 

@@ -128,7 +128,8 @@ def _pattern(engine: Engine, expression: str, read: Reader) -> Pattern:
     return Pattern(engine=engine, expression=re.compile(expression, re.IGNORECASE), read=read)
 
 
-N = r"(-?\d[\d,]*\.?\d*)"
+# A number is bounded, and stands between no other digits: without that, a line of digits takes cubic time.
+N = r"(?<![\d,.])(-?\d[\d,]{0,19}(?:\.\d{0,18})?)(?!,?\d)"
 _UNITS = {"b": 1.0, "kib": 1024.0, "mib": MIB, "mb": MIB, "gib": GIB, "gb": GIB}
 
 
@@ -259,7 +260,7 @@ def _sglang() -> list[Pattern]:
 
 def _tensorrt_llm() -> list[Pattern]:
     t = Engine.TENSORRT_LLM
-    size = r"([\d.]+) ?([KMG]i?B|B)"
+    size = rf"{N} ?([KMG]i?B|B)"
 
     def bytes_in(quantity: Quantity) -> Reader:
         return lambda m: [(quantity, _number(m[1]) * _UNITS[m[2].lower()])]
@@ -299,8 +300,8 @@ def _llama_cpp() -> list[Pattern]:
             lambda m: [(Quantity.STATES, _number(m[1]) * MIB)],
         ),
         _pattern(c, rf"{device} compute buffer size = +{N} MiB", _mib(Quantity.COMPUTE_BUFFER)),
-        _pattern(c, r"llama_context: n_ctx +?= +(\d+)", _count(Quantity.MAX_MODEL_LEN)),
-        _pattern(c, r"llama_new_context_with_model: n_ctx +?= +(\d+)", _count(Quantity.MAX_MODEL_LEN)),
+        _pattern(c, rf"llama_context: n_ctx +?= +{N}", _count(Quantity.MAX_MODEL_LEN)),
+        _pattern(c, rf"llama_new_context_with_model: n_ctx +?= +{N}", _count(Quantity.MAX_MODEL_LEN)),
         _pattern(
             c,
             rf"using device {device}.*?- {N} MiB free",

@@ -15,7 +15,6 @@ it, since a hundred arrivals at the same instant are the recorder's doing, not t
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -26,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from calc.errors import NOT_JSON, InputError
+from calc.errors import InputError
+from calc.json_text import NOT_JSON, parse_json
 from calc.simulation.requests import RequestTable
 
 GRID_SLACK = 0.01  # of the grid: recorders' clocks wander a little
@@ -140,7 +140,7 @@ def _csv_format(header: list[str], name: str) -> TraceFormat:
 def _read_json(lines: Iterator[str], seed: int, name: str) -> Trace:
     head = list(islice(lines, 1))
     try:
-        first = json.loads(head[0])
+        first = parse_json(head[0])
     except NOT_JSON:
         return _read_vllm("".join(chain(head, lines)), seed, name)
     if "input_lens" in first:
@@ -151,7 +151,7 @@ def _read_json(lines: Iterator[str], seed: int, name: str) -> Trace:
     for number, line in enumerate(chain(head, lines), start=1):
         if line.strip():
             try:
-                row = json.loads(line)
+                row = parse_json(line)
             except NOT_JSON as error:
                 raise InputError(
                     f"{name} row {number}", line.strip(), f"it is not JSON ({_reason(error)})"
@@ -183,7 +183,7 @@ def _json_format(first: Mapping[str, Any], name: str) -> TraceFormat:
 
 def _read_vllm(text: str, seed: int, name: str) -> Trace:
     try:
-        result = json.loads(text)
+        result = parse_json(text)
     except NOT_JSON as error:
         row = getattr(error, "lineno", 1)
         raise InputError(f"{name} row {row}", text[:40], f"it is not JSON ({_reason(error)})") from None
@@ -210,7 +210,7 @@ def _number(number: int, row: Mapping[str, Any], column: str, *, whole: bool) ->
         raise InputError(f"row {number}, {column}", value, f"{kind} is needed")
     try:
         parsed = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"row {number}, {column}", value, f"{kind} is needed") from None
     if not isfinite(parsed) or parsed < 0 or (whole and parsed != int(parsed)):
         raise InputError(f"row {number}, {column}", value, f"{kind} from 0 up is needed")

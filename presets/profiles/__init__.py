@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from calc.accelerator import Accelerator
-from calc.errors import NOT_JSON, InputError
+from calc.errors import InputError
+from calc.json_text import NOT_JSON, parse_json
 from calc.profile import (
     DEFAULT_SPREAD,
     Calibration,
@@ -183,7 +184,7 @@ def read_over(fitted: Profile, path: Path) -> Profile:
     """
     content = _content(path)
     if isinstance(content.get("run"), dict):
-        return replace(fitted, device=device_from_json(content["device"]))
+        return replace(fitted, device=device_from_json(content.get("device")))
     return profile_from_json(content)
 
 
@@ -205,7 +206,7 @@ def with_stored_run(fitted: Profile, accelerator: Accelerator, run_id: str, *, m
 @lru_cache(maxsize=32)
 def _stored_device(path: Path, _written: int) -> DeviceProfile:
     """The device of a stored run's profile, read once for each time that it was written."""
-    return device_from_json(_content(path)["device"])
+    return device_from_json(_content(path).get("device"))
 
 
 def stored_run(run_id: str) -> Path:
@@ -228,7 +229,7 @@ def read_file(path: Path) -> Profile:
 
 def _content(path: Path) -> Mapping[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"), finite=True)
     except (OSError, *NOT_JSON) as error:
         raise InputError("profile", str(path), f"it must be a readable JSON file ({error})") from error
     if not isinstance(content, dict):

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from calc.errors import NOT_JSON, InputError
+from calc.errors import InputError
+from calc.json_text import NOT_JSON, parse_json
 from calc.profile import Evidence, Profile, profile_from_json
 
 PREFIX: Final = "endpoint-"
@@ -76,7 +77,7 @@ def _path(profile_id: str) -> Path:
 def _read(profile_id: str) -> dict[str, Any]:
     path = _path(profile_id)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"), finite=True)
     except (OSError, *NOT_JSON):
         content = None
     if not isinstance(content, dict) or not isinstance(content.get("profile"), dict):

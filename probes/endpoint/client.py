@@ -7,7 +7,6 @@ was made. A read is stamped before it is parsed, so that parsing never counts as
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -17,7 +16,7 @@ from typing import Any
 import httpx2
 
 from calc.endpoint.samples import Fault, Sample, tags_of
-from calc.errors import NOT_JSON
+from calc.json_text import NOT_JSON, parse_json
 from probes.endpoint.dialects import MEDIA, PATHS, Api, Ask, Delta, body_of, error_words, read_line
 from probes.endpoint.safety import ApiKey, Target
 
@@ -383,7 +382,7 @@ async def _read_up_to(response: httpx2.Response, largest: int) -> bytes:
 
 def _words(text: str) -> str:
     try:
-        found = error_words(json.loads(text))
+        found = error_words(parse_json(text))
     except NOT_JSON:
         found = ""
     return found or " ".join(text.split())[:200]

@@ -6,13 +6,12 @@ set of names: `prompt_s` (uncached tokens only), `prompt_n` (tokens that it cove
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from calc.errors import NOT_JSON
+from calc.json_text import NOT_JSON, parse_json
 
 LONGEST_LINE = 4_000_000
 TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "text", "refusal", "response", "thinking")
@@ -110,7 +109,7 @@ def read_line(api: Api, line: bytes) -> Delta:
 
 def _read_object(api: Api, text: str) -> Delta:
     try:
-        data = json.loads(text)
+        data = parse_json(text)
     except NOT_JSON:
         return Delta(error="a line that is not JSON")
     if not isinstance(data, dict):
@@ -121,7 +120,7 @@ def _read_object(api: Api, text: str) -> Delta:
 def _refused(text: str) -> Delta:
     """A bare JSON object within an event stream: servers write errors so."""
     try:
-        data = json.loads(text)
+        data = parse_json(text)
     except NOT_JSON:
         return Delta(error="a line that is neither an event nor JSON")
     return Delta(error=error_words(data) or "an object outside of any event")

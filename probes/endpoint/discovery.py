@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from calc.engine import Engine
-from calc.errors import NOT_JSON, ProbeError
+from calc.errors import ProbeError
+from calc.json_text import NOT_JSON, parse_json
 from probes.endpoint.client import EndpointClient
 from probes.endpoint.dialects import Api
 
@@ -203,7 +204,7 @@ def means_between(before: Mapping[str, float], after: Mapping[str, float]) -> di
     for series, name in HISTOGRAMS.items():
         count = after.get(f"{series}_count", 0.0) - before.get(f"{series}_count", 0.0)
         total = after.get(f"{series}_sum", 0.0) - before.get(f"{series}_sum", 0.0)
-        if count > 0 and total >= 0 and name not in found:
+        if count >= 1 and 0 <= total < inf and name not in found:
             found[name] = total / count
     return found
 
@@ -220,7 +221,7 @@ async def _get_json(client: EndpointClient, path: str) -> dict[str, Any] | None:
 
 def _object(text: str) -> dict[str, Any] | None:
     try:
-        data = json.loads(text)
+        data = parse_json(text)
     except NOT_JSON:
         return None
     return data if isinstance(data, dict) else None

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from calc.endpoint.calibration import Quantity
 from calc.endpoint.report import EndpointReport
-from calc.errors import NOT_JSON, ProbeError
+from calc.errors import ProbeError
+from calc.json_text import NOT_JSON, parse_json
 from presets.load_test_files import read_load_test
 from probes.endpoint.prompts import LengthRule, PromptMaker
 from probes.endpoint.safety import ApiKey, Target
@@ -207,7 +208,7 @@ def _result(path: Path) -> str:
 
 def _opinion(text: str) -> Opinion:
     """Figures of each benchmark by the streams that it says it ran."""
-    content = json.loads(text)
+    content = parse_json(text)
     found: dict[int, dict[str, float]] = {}
     lengths: dict[int, float] = {}
     for benchmark in content.get("benchmarks") or ():

@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from calc.errors import InputError, RidgebeamError
+from calc.json_text import NOT_JSON, parse_json
 from probes.engine.engine import Engine
 from probes.engine.sampling import Sampling
 from probes.engine.scheduler import Request
@@ -145,8 +146,8 @@ async def _body(http: HttpRequest) -> dict[str, Any]:
         if len(data) > LARGEST_BODY:
             raise InputError("body", len(data), f"it may have {LARGEST_BODY:,} bytes")
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
+        found = parse_json(data)
+    except NOT_JSON:
         found = None
     if not isinstance(found, dict):
         raise InputError("body", data[:40], "it must be a JSON object")

@@ -1,0 +1,48 @@
+"""JSON of others: one reader for every file, answer and link that we did not write ourselves a moment ago."""
+
+from __future__ import annotations
+
+import json
+from math import isinf
+from typing import Any, Final
+
+# What `parse_json` raises for text that is no JSON: also for nesting that exhausts the stack.
+NOT_JSON: Final = (ValueError, RecursionError)
+
+LONGEST_WHOLE_NUMBER: Final = 300
+"""Digits. A longer one has no value as a float (the largest is 1.8e308), so that any arithmetic on it would fail."""
+
+
+def parse_json(text: str | bytes, *, finite: bool = False) -> Any:
+    """The value of a JSON text, or one of `NOT_JSON`.
+
+    Refused beside what is no JSON: whole numbers of more than 300 digits, and halves of characters (lone surrogates).
+    `finite`: NaN and Infinity, which Python writes and reads though JSON has no such numbers, are refused, and so is a
+    number that overflows to infinity (1e999). For our own formats, which never hold them; files of others may.
+    """
+    if finite:
+        value = json.loads(
+            text, parse_int=_whole_number, parse_constant=_no_number, parse_float=_finite_number
+        )
+    else:
+        value = json.loads(text, parse_int=_whole_number)
+    if "\\ud" in text.lower() if isinstance(text, str) else b"\\ud" in text.lower():
+        json.dumps(value, ensure_ascii=False).encode()  # half a character: no screen, file or pipe takes it
+    return value
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > LONGEST_WHOLE_NUMBER:
+        raise ValueError(f"a whole number of {len(digits)} digits")
+    return int(digits)
+
+
+def _finite_number(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise ValueError(f"{text[:20]} is beyond every number")
+    return number
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
