@@ -24,6 +24,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "plan": ("probe", "cases"),
     "start": ("probe", "case"),
     "result": ("probe", "case", "value", "unit"),
+    "again": ("probe", "case", "value", "unit"),
     "problem": ("probe", "case", "kind", "message"),
     "done": (),
     "phase": ("group",),

@@ -22,6 +22,12 @@ from probes.registry import budget_s
 from probes.worker_codes import BAD_CONTEXT
 
 PAUSE_SHARE, LONGEST_PAUSE_S = 5.0, 1.0
+ROUNDS = 3
+AGAIN_S = {"quick": 8.0, "full": 24.0}
+"""On a processor the cases that a profile needs are measured up to three times, seconds apart, and the quickest counts:
+what else runs there comes and goes, and only ever slows a kernel down. The rounds after the first take this long at most."""
+FAULTS = (MemoryError, RuntimeError, NotImplementedError, ValueError, TypeError, AssertionError)
+"""What a kernel or an allocation may raise."""
 HEAVY = {"gemm", "sustained", "prefill_attention", "layer"}
 
 
@@ -44,10 +50,13 @@ def main() -> int:
     emit("facts", software={}, device=device.facts())
     bench = Bench(device=device, depth=order["depth"], model=order.get("model"))
     done = {tuple(pair) for pair in order.get("done", ())}
+    essential: list[tuple[str, Any, Any]] = []
     for probe in order["probes"]:
-        code = _probe(bench, probe, done=done)
+        code = _probe(bench, probe, done=done, essential=essential)
         if code:
             return code
+    if bench.on_cpu:
+        _again(essential, until_s=time.monotonic() + AGAIN_S[bench.depth])
     emit("done")
     return 0
 
@@ -74,8 +83,13 @@ def _facts(order: dict[str, Any]) -> int:
     return 0
 
 
-def _probe(bench: Any, probe: dict[str, str], *, done: set[tuple[str, ...]]) -> int:
-    """Run the cases of one probe that are not done yet; a non-zero answer ends the process."""
+def _probe(
+    bench: Any, probe: dict[str, str], *, done: set[tuple[str, ...]], essential: list[tuple[str, Any, Any]]
+) -> int:
+    """Run the cases of one probe that are not done yet; a non-zero answer ends the process.
+
+    What was measured of essential cases is added to `essential`: (probe, case, measurement).
+    """
     module = importlib.import_module(probe["module"])
     name = probe["name"]
     deadline = time.monotonic() + budget_s(name, bench.depth)
@@ -95,31 +109,50 @@ def _probe(bench: Any, probe: dict[str, str], *, done: set[tuple[str, ...]]) -> 
             continue
         emit("start", probe=name, case=case.name)
         started = time.perf_counter()
-        if not _case(bench, name, case):
+        answers, found = _case(bench, name, case)
+        if not answers:
             return BAD_CONTEXT
+        if found is not None and case.essential:
+            essential.append((name, case, found))
         if name in HEAVY and bench.device.kind != "cpu":
             time.sleep(min(LONGEST_PAUSE_S, PAUSE_SHARE * (time.perf_counter() - started) / 10))
     return 0
 
 
-def _case(bench: Any, probe: str, case: Any) -> bool:
-    """Measure one case; after too little memory once more on a clean device. False when the device is beyond use."""
+def _again(essential: list[tuple[str, Any, Any]], *, until_s: float) -> None:
+    """Measure essential cases again in rounds, and say where one was quicker; their first results stand as they are."""
+    from probes.harness import WrongAnswerError
+
+    best = {(probe, case.name): found for probe, case, found in essential}
+    for _ in range(ROUNDS - 1):
+        for probe, case, _first in essential:
+            if time.monotonic() > until_s:
+                return
+            try:
+                found = case.run()
+            except (*FAULTS, WrongAnswerError):
+                continue
+            known = best[probe, case.name]
+            quicker = found.value < known.value if found.unit == "s" else found.value > known.value
+            if quicker:
+                best[probe, case.name] = found
+                emit("again", probe=probe, case=case.name, parameters=case.parameters, **found.as_json())
+
+
+def _case(bench: Any, probe: str, case: Any) -> tuple[bool, Any]:
+    """Measure one case; after too little memory once more on a clean device.
+
+    Whether the device is still of use, and what was measured, if anything.
+    """
     from probes.harness import WrongAnswerError
 
     for last in (False, True):
         try:
             found = case.run()
-        except (
-            MemoryError,
-            RuntimeError,
-            NotImplementedError,
-            ValueError,
-            TypeError,
-            AssertionError,
-        ) as error:
+        except FAULTS as error:
             if not _device_answers(bench):
                 _problem(probe, case.name, "device lost", error)
-                return False
+                return False, None
             bench.device.empty_cache()
             if _is_out_of_memory(error) and not last:
                 continue
@@ -128,8 +161,9 @@ def _case(bench: Any, probe: str, case: Any) -> bool:
             _problem(probe, case.name, "wrong answer", error)
         else:
             emit("result", probe=probe, case=case.name, parameters=case.parameters, **found.as_json())
-        return True
-    return True
+            return True, found
+        return True, None
+    return True, None
 
 
 def _problem(probe: str, case: str, kind: str, error: Exception) -> None:

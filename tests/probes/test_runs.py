@@ -109,10 +109,12 @@ def test_a_job_that_ends_without_a_word_is_interrupted():
         {"event": "begin", "started": run["started"], "depth": "quick"},
         {"event": "chosen", "run_id": run["id"], "device": run["device"], "software": run["software"]},
         {"event": "start", "probe": "gemm", "case": "one"},
-        {"event": "result", **run["cases"][0]},
+        {"event": "result", **run["cases"][0], "value": 1.0},
+        {"event": "again", **run["cases"][0]},
         {"event": "start", "probe": "gemm", "case": "two"},
     ]
     found = assemble.run_of(said)
+    assert found["cases"] == [run["cases"][0]]
     assert found["status"] == "interrupted"
     assert found["problems"][0]["case"] == "two"
     assert store.checked(found)
