@@ -123,7 +123,7 @@ def _sglang(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[st
         ("--max-mamba-cache-size", settings.state_slots),
         (
             "--swa-full-tokens-ratio",
-            None if settings.window_pool_ratio == 0.8 else settings.window_pool_ratio,
+            settings.window_pool_ratio,
         ),
     ]
     pairs += [

@@ -29,13 +29,17 @@ class CacheKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheLayer:
-    """One layer's cache on one GPU. `page_bytes` is what one block costs; a STATE page holds one sequence's state."""
+    """One layer's cache on one GPU. `page_bytes` is what one block costs; a STATE page holds one sequence's state.
+
+    `slotted`: pages of unlike size share slots (DeepSeek-V4), see `calc.memory.engines.kv_slots`.
+    """
 
     kind: CacheKind
     page_bytes: int
     block_size: int
     window: int | None = None
     state_pages: int = 1
+    slotted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +56,15 @@ class CacheGroups:
     """Layers of the whole model in groups.
 
     `groups` holds (layers in it, their layer). `uniform`: one group whose layers may have pages of different size; a
-    block then costs the sum of all pages. Otherwise all pages are equal and a block costs `group_size` of them.
+    block then costs the sum of all pages. Otherwise all pages are equal and a block costs `group_size` of them, or
+    `group_size` slots of `slot_bytes` where layers of unlike pages share slots.
     `padding_layers`: slots that hold nothing and still cost memory.
     """
 
     groups: tuple[tuple[int, CacheLayer], ...]
     uniform: bool
     padding_layers: int = 0
+    slot_bytes: int = 0
 
     @property
     def group_size(self) -> int:
@@ -69,12 +75,16 @@ class CacheGroups:
         """Bytes of one block of the pool, on a GPU that holds every layer."""
         if self.uniform:
             return sum(count * layer.page_bytes for count, layer in self.groups)
-        return self.group_size * self.groups[0][1].page_bytes
+        return self.group_size * (self.slot_bytes or self.groups[0][1].page_bytes)
 
     @property
     def block_size(self) -> int:
-        """Tokens per block that the engine reports: the smallest over the groups that hold tokens."""
-        sizes = [layer.block_size for _, layer in self.groups if layer.kind is not CacheKind.STATE]
+        """Tokens per block that the engine reports: the smallest over the groups that hold tokens (for good, with slots)."""
+        sizes = [
+            layer.block_size
+            for _, layer in self.groups
+            if layer.kind is CacheKind.FULL or (layer.kind is not CacheKind.STATE and not self.slot_bytes)
+        ]
         return min(sizes, default=self.groups[0][1].block_size if self.groups else 1)
 
 
@@ -108,6 +118,8 @@ def group_layers(layers: Mapping[CacheLayer, int], *, padding_ratio: float) -> C
         return CacheGroups(groups=(), uniform=True)
     if one_kind(layers):
         return CacheGroups(groups=tuple((count, layer) for layer, count in layers.items()), uniform=True)
+    if any(layer.slotted for layer in layers):
+        return slotted_groups(layers)
     buckets = equal_pages(layers)
     smallest, largest = min(buckets.values()), max(buckets.values())
     size = largest if largest < smallest * padding_ratio else smallest
@@ -118,6 +130,41 @@ def group_layers(layers: Mapping[CacheLayer, int], *, padding_ratio: float) -> C
         padding += n_groups * size - count
         groups += [(ceil_div(count - i, n_groups), layer) for i in range(n_groups)]
     return CacheGroups(groups=tuple(groups), uniform=False, padding_layers=padding)
+
+
+def slotted_groups(layers: Mapping[CacheLayer, int]) -> CacheGroups:
+    """Groups of a model whose lasting entries, windows and compressor states have pages of unlike size (DeepSeek-V4).
+
+    A slot holds one page of every size that the lasting entries have; any other page is padded up to one of these. Layers of one
+    block size and window make a group, cut into parts of as many slots as waste least in all.
+
+    Source: vllm/v1/core/kv_cache_utils.py of 0.22 (group_and_unify_kv_cache_specs, _get_kv_cache_groups_uniform_groups).
+    """
+    counts: dict[tuple[object, ...], int] = {}
+    first: dict[tuple[object, ...], CacheLayer] = {}
+    for layer, count in layers.items():
+        key = _slot_group(layer)
+        counts[key] = max(counts.get(key, 0), count)
+        first.setdefault(key, layer)
+    lasting = next(key for key, layer in first.items() if layer.kind is CacheKind.FULL)
+    slots = _least_padding(list(counts.values()), at_least=counts[lasting])
+    sizes = {layer.page_bytes for layer in layers if layer.kind is CacheKind.FULL}
+    groups: list[tuple[int, CacheLayer]] = []
+    for key in sorted(counts, key=lambda key: key != lasting):
+        parts = ceil_div(counts[key], slots)
+        groups += [(ceil_div(counts[key] - i, parts), first[key]) for i in range(parts)]
+    held = max(count for count, _ in groups)
+    padding = sum(held - count for count, _ in groups)
+    return CacheGroups(groups=tuple(groups), uniform=False, padding_layers=padding, slot_bytes=sum(sizes))
+
+
+def _least_padding(counts: list[int], *, at_least: int) -> int:
+    """The size, not below `at_least`, that rounds all counts up with the least in all; the largest of equals."""
+    return min(
+        range(at_least, max(counts) + 1),
+        key=lambda size: (sum(-count % size for count in counts), -size),
+        default=at_least,
+    )
 
 
 def one_kind(layers: Mapping[CacheLayer, int]) -> bool:
@@ -150,12 +197,29 @@ def stage_block_bytes(groups: CacheGroups, on_stage: Mapping[CacheLayer, int]) -
     """
     if groups.uniform:
         return sum(count * layer.page_bytes for layer, count in on_stage.items())
+    if groups.slot_bytes:
+        return groups.slot_bytes * slots_on_stage(groups, on_stage)
     page = groups.groups[0][1].page_bytes
     n_groups: dict[CacheLayer, int] = {}
     for _, layer in groups.groups:
         n_groups[layer] = n_groups.get(layer, 0) + 1
     held = equal_pages(on_stage, page)
     return page * max((ceil_div(count, n_groups.get(layer, 1)) for layer, count in held.items()), default=0)
+
+
+def slots_on_stage(groups: CacheGroups, on_stage: Mapping[CacheLayer, int]) -> int:
+    """Slots that a stage's layers take: the most layers of one page size in one group, dealt out over equal groups."""
+    alike: dict[tuple[object, ...], int] = {}
+    for _, layer in groups.groups:
+        alike[_slot_group(layer)] = alike.get(_slot_group(layer), 0) + 1
+    return max(
+        (ceil_div(count, alike.get(_slot_group(layer), 1)) for layer, count in on_stage.items()), default=0
+    )
+
+
+def _slot_group(layer: CacheLayer) -> tuple[object, ...]:
+    """What layers of one group have in common; the pages may differ."""
+    return layer.kind, layer.block_size, layer.window
 
 
 def charged_in_full(layers: Mapping[CacheLayer, int]) -> dict[CacheLayer, int]:

@@ -15,6 +15,11 @@ SPARSE_LATENT_FP8_BYTES = 656  # fp8_ds_mla: 512 fp8 latent, 4 fp32 scales, 64 r
 COMPRESSED_ENTRY_FP8_BYTES = 584  # DeepSeek-V4: 448 fp8, 64 rotary elements in 16 bit, scales
 COMPRESSED_ALIGNMENT = 576  # pages are padded to a multiple of this
 COMPRESSED_BLOCK = 256
+COMPRESSED_WINDOW_BLOCK = 64  # tokens of a page of the window: as many as entries of ratio 4 in a block
+COMPRESSOR_BLOCKS = {4: 4, 128: 8}  # tokens of a page of compressor state, by ratio
+COMPRESSOR_STATE_BYTES = 4  # fp32
+COMPRESSOR_RING = 8  # SGLang: rows of overlapping states in a page of 256 window tokens
+OVERLAPPING_RATIO = 4  # windows of this ratio overlap: their state is twice as wide and lives twice as long
 LATENT_BLOCK = 64  # FlashMLA and the sparse backends serve pages of 64 tokens only
 DEFAULT_BLOCK = 16
 MATERIALISED_HEAD_DIM = 256  # DeepSeek V2 before the latent cache: K and V heads padded to 256
@@ -32,6 +37,8 @@ class CacheRules:
     draft_tokens: int = 0
     state_dtype: str | None = None
     state_alignment: int = DEFAULT_BLOCK
+    token_pool: bool = False  # one pool of tokens instead of pages: SGLang, TensorRT-LLM
+    window_pool: bool = False  # ... and one beside it for windows and the states that go with them: SGLang
 
 
 def local_kv_heads(n_kv_heads: int, tp: int) -> int:
@@ -132,21 +139,74 @@ def _index_keys(indexer: Indexer, size: int) -> CacheLayer:
 
 
 def _compressed_layers(compressed: CompressedAttention, rules: CacheRules) -> list[CacheLayer]:
-    """Entries for good of DeepSeek-V4's compressed layers, in pages of 256 tokens.
+    """DeepSeek-V4: the window, the entries for good with their index keys, and the states of both compressors.
 
-    Ignores the short windows and the compressors' states, which do not grow with the context: an upper bound of tokens.
+    Source: vllm/models/deepseek_v4/{attention,compressor}.py and sparse_swa.py of 0.22; a public refusal of that release
+    (issue 44376 of the engine) needs 6.66 GiB for 30,000 tokens, as these pages do.
     """
-    if compressed.ratio is None:
-        return []
-    size = rules.block_size or COMPRESSED_BLOCK
-    entries = ceil_div(size, compressed.ratio)
     entry = COMPRESSED_ENTRY_FP8_BYTES
     if rules.kv_format.bytes_per_element > 1:
         entry = int(compressed.entry_elements * rules.kv_format.bytes_per_element)
-    page = _padded(entries * entry)
-    if compressed.indexer is not None and compressed.indexer.owns_keys:
-        page += _padded(entries * (compressed.indexer.head_dim + INDEX_KEY_SCALE_BYTES))
-    return [CacheLayer(kind=CacheKind.FULL, page_bytes=page, block_size=size)]
+    ratio, indexer = compressed.ratio, compressed.indexer
+    keys = indexer is not None and indexer.owns_keys
+    key = indexer.head_dim + INDEX_KEY_SCALE_BYTES if indexer is not None and keys else 0
+    if rules.token_pool:
+        return _compressed_tokens(compressed, rules, entry=entry, key=key)
+
+    def windowed(block: int, width: int, window: int) -> CacheLayer:
+        page = _padded(block * width)
+        return CacheLayer(
+            kind=CacheKind.SLIDING, page_bytes=page, block_size=block, window=window, slotted=True
+        )
+
+    layers = [windowed(COMPRESSED_WINDOW_BLOCK, entry, compressed.window)]
+    if ratio is None:
+        return layers
+    size = rules.block_size or COMPRESSED_BLOCK
+    overlap = 2 if ratio == OVERLAPPING_RATIO else 1
+    block = COMPRESSOR_BLOCKS.get(ratio, max(COMPRESSOR_BLOCKS.values()))
+    widths = [(entry, compressed.head_dim)] + (
+        [(key, indexer.head_dim)] if indexer is not None and keys else []
+    )
+    for stored, head_dim in widths:
+        page = _padded(ceil_div(size, ratio) * stored)
+        layers.append(CacheLayer(kind=CacheKind.FULL, page_bytes=page, block_size=size, slotted=True))
+        state = 2 * overlap * head_dim * COMPRESSOR_STATE_BYTES  # what is summed up, and its scores
+        layers.append(windowed(block, state, overlap * ratio))
+    return layers
+
+
+def _compressed_tokens(
+    compressed: CompressedAttention, rules: CacheRules, *, entry: int, key: int
+) -> list[CacheLayer]:
+    """The same for an engine with pools of tokens: entries spread over the tokens that they stand for.
+
+    With a pool of windows, states of overlapping compressors are rings in its pages, the others a ring for each request.
+
+    Source: DSV4PoolConfigurator in python/sglang/srt/model_executor/pool_configurator.py (2026).
+    """
+    size, ratio = rules.block_size or DEFAULT_BLOCK, compressed.ratio
+    found: list[CacheLayer] = []
+    overlapping = ratio == OVERLAPPING_RATIO
+    if ratio:
+        page = ceil_div(size * (entry + key), ratio)
+        found.append(CacheLayer(kind=CacheKind.FULL, page_bytes=page, block_size=size))
+    if not rules.window_pool:
+        return found
+    per_token = entry
+    if ratio and overlapping and compressed.indexer is not None:
+        widths = compressed.head_dim + compressed.indexer.head_dim
+        row = 2 * 2 * widths * COMPRESSOR_STATE_BYTES  # sums and scores, twice as wide
+        per_token += ceil_div(COMPRESSOR_RING * row, COMPRESSED_BLOCK)
+    found.append(
+        CacheLayer(
+            kind=CacheKind.SLIDING, page_bytes=size * per_token, block_size=size, window=compressed.window
+        )
+    )
+    if ratio and not overlapping:
+        ring = ratio * 2 * compressed.head_dim * COMPRESSOR_STATE_BYTES
+        found.append(CacheLayer(kind=CacheKind.STATE, page_bytes=ring, block_size=1))
+    return found
 
 
 def _padded(size: int) -> int:

@@ -21,7 +21,7 @@ from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLe
 from calc.memory.engines.nearest import fits
 from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape, shape_of
-from calc.model import Attention, Block, LatentAttention, Mixer, ModelSpec, Role, Weight
+from calc.model import Attention, Block, CompressedAttention, LatentAttention, Mixer, ModelSpec, Role, Weight
 from calc.provenance import Estimate
 from calc.quantization import FORMATS, format_after
 from calc.units import GIB, MIB
@@ -137,6 +137,11 @@ def cache_bytes_of(
                 elements = sublayer.conv_elements + sublayer.recurrent_elements
                 states += count * cells.states * elements * STATE_ELEMENT_BYTES
                 continue
+            if isinstance(sublayer, CompressedAttention):
+                caches = compressed_cache_bytes(sublayer, start, cells, settings)
+                full, windowed = full + count * caches.full, windowed + count * caches.windowed
+                states += count * caches.states
+                continue
             if isinstance(sublayer, Attention):
                 elements, window = sublayer.cached_elements_per_token, sublayer.window
             elif isinstance(sublayer, LatentAttention):
@@ -155,6 +160,31 @@ def cache_bytes_of(
             else:
                 full += count * per_cell * cells.full * cells.streams
     return CacheBytes(full=full, windowed=windowed, states=states)
+
+
+def compressed_cache_bytes(
+    compressed: CompressedAttention, start: LlamaStart, cells: Cells, settings: EngineSettings
+) -> CacheBytes:
+    """One layer of DeepSeek-V4: cells of the window, of compressed entries (padded), index keys, compressor states.
+
+    Source: src/llama-kv-cache-dsv4.cpp (llama.cpp pull request 24162): K only; entries are context over ratio, padded to 256.
+    """
+    element = start.kv_format.bytes_per_element
+    window = cells.windowed(
+        compressed.window, n_seq=start.n_seq, micro_batch=start.micro_batch, unified=settings.unified_cache
+    )
+    windowed = window * compressed.head_dim * element * cells.streams
+    if compressed.ratio is None:
+        return CacheBytes(full=0.0, windowed=windowed, states=0.0)
+    overlap = 2 if compressed.indexer is not None else 1
+    widths = compressed.head_dim + (compressed.indexer.head_dim if compressed.indexer is not None else 0)
+    entries = ceil_div(ceil_div(cells.full, compressed.ratio), CELL_PADDING) * CELL_PADDING
+    rows = overlap * compressed.ratio
+    return CacheBytes(
+        full=entries * widths * element * cells.streams,
+        windowed=windowed,
+        states=start.n_seq * rows * 2 * overlap * widths * STATE_ELEMENT_BYTES,
+    )
 
 
 def compute_buffer_bytes(shape: ModelShape, start: LlamaStart, settings: EngineSettings) -> float:

@@ -64,7 +64,9 @@ class EngineSettings:
     mtp: bool = False  # the checkpoint's own multi-token-prediction layers draft
 
     # SGLang
-    window_pool_ratio: float = 0.8  # tokens of the sliding pool over tokens of the full pool
+    window_pool_ratio: float | None = (
+        None  # tokens of the sliding pool over the full pool's; None: 0.8, DeepSeek-V4 0.1
+    )
     state_memory_ratio: float = 0.9  # memory of recurrent states over memory of the KV cache
     state_slots: int | None = None  # `max_mamba_cache_size`
     free_memory_bytes: float | None = None  # free before loading, where it is not the whole card
@@ -103,5 +105,6 @@ class EngineSettings:
         if self.memory_utilization is not None and not 0 < self.memory_utilization <= 1:
             raise InputError("memory_utilization", self.memory_utilization, "it must lie above 0 and up to 1")
         for name in ("window_pool_ratio", "state_memory_ratio"):
-            if not 0 < getattr(self, name) <= 100:
-                raise InputError(name, getattr(self, name), "it must be a positive ratio")
+            ratio = getattr(self, name)
+            if ratio is not None and not 0 < ratio <= 100:
+                raise InputError(name, ratio, "it must be a positive ratio")

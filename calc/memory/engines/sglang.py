@@ -42,7 +42,7 @@ from calc.memory.engines.sharding import (
     shard_plan,
     stage_weights,
 )
-from calc.model import Mixer, ModelSpec
+from calc.model import CompressedAttention, Mixer, ModelSpec
 from calc.provenance import Estimate, Provenance
 from calc.units import GIB, MIB
 from calc.verdict import Verdict
@@ -55,6 +55,9 @@ HOST_BYTES = (4 * GIB, 8 * GIB, 12 * GIB)
 LOADING_BYTES = {1: (0.1, 0.13, 0.2), 2: (0.1, 0.6, 1.4), 4: (1.3, 1.45, 1.6)}
 GRAPH_BYTES_PER_SIZE = 27 * MIB  # 0.09 to 0.11 GiB for 4 sizes, 1.44 GiB for 52 sizes
 FALLBACK_LENGTH = 8192
+WINDOW_POOL_RATIO = 0.8  # swa_full_tokens_ratio
+COMPRESSED_POOL_RATIO = 0.1  # ... of DeepSeek-V4,
+COMPRESSED_REQUESTS = 256  # and how many of its requests run at once
 
 
 def sglang_message(ledger: Ledger) -> str:
@@ -77,13 +80,20 @@ def sglang_memory(
     """The ledger without nearest changes."""
     shape = shape_of(spec)
     start = _start(shape, accelerator, layout, settings)
+    ratio = settings.window_pool_ratio or (COMPRESSED_POOL_RATIO if _compressed(shape) else WINDOW_POOL_RATIO)
+    settings = replace(settings, window_pool_ratio=ratio)
     plan = shard_plan(
         layout,
         quantization=settings.quantization,
         mxfp4_kernel=settings.mxfp4_kernel or default_mxfp4_kernel(accelerator),
     )
     rules = CacheRules(
-        tp=plan.attention_tp, kv_format=start.kv_format, block_size=1, state_dtype=settings.state_dtype
+        tp=plan.attention_tp,
+        kv_format=start.kv_format,
+        block_size=1,
+        token_pool=True,
+        window_pool=True,
+        state_dtype=settings.state_dtype,
     )
     ranks: list[RankLedger] = []
     pools: list[TokenPool] = []
@@ -134,6 +144,8 @@ def _start(
         chunk=settings.max_batched_tokens,
     )
     named = (settings.kv_dtype or "auto").lower()
+    if named == "auto" and _compressed(shape):
+        named = "fp8"  # the default of these models
     return SglangStart(
         total=total,
         free=free,
@@ -211,7 +223,7 @@ class TokenPool:
         """Bytes that one token of the full pool costs, its share of the sliding pool included."""
         if not self.cells.full:
             return float(self.cells.sliding)
-        return self.cells.full + settings.window_pool_ratio * self.cells.sliding
+        return self.cells.full + (settings.window_pool_ratio or 0.0) * self.cells.sliding
 
     def tokens(self, settings: EngineSettings) -> int:
         """Tokens of the full pool, cut to whole pages."""
@@ -238,13 +250,21 @@ def _states(
     shape: ModelShape, rest: float, cells: Cells, settings: EngineSettings
 ) -> tuple[float, int | None]:
     """(bytes, slots) of the pool of recurrent states; (0, None) for models without."""
-    if not cells.state or not any(isinstance(s, Mixer) for b in shape.blocks for s in b.sublayers):
+    if not cells.state:
         return 0.0, None
+    if not any(isinstance(s, Mixer) for b in shape.blocks for s in b.sublayers):
+        # Rings of a compressor: one for each request that may run, and one to spare.
+        slots = (settings.max_seqs or COMPRESSED_REQUESTS) + 1
+        return float(slots * cells.state), slots
     if settings.state_slots is not None:
         return float(settings.state_slots * cells.state), settings.state_slots
     share = settings.state_memory_ratio / (1 + settings.state_memory_ratio)
     slots = max(0, int(rest * share // cells.state))
     return float(slots * cells.state), slots
+
+
+def _compressed(shape: ModelShape) -> bool:
+    return any(isinstance(s, CompressedAttention) for b in shape.blocks for s in b.sublayers)
 
 
 def _loading(layout: Layout) -> Estimate:
@@ -292,7 +312,7 @@ def _numbers(
         needed_bytes=int(per_token * wanted),
         available_bytes=pool.available_bytes,
         longest_length=min(tokens, max_len),
-        window_tokens=int(tokens * settings.window_pool_ratio) if pool.cells.sliding else None,
+        window_tokens=int(tokens * (settings.window_pool_ratio or 0.0)) if pool.cells.sliding else None,
         state_slots=pool.slots,
     )
 

@@ -78,7 +78,10 @@ def tensorrt_llm_memory(
     named = (settings.kv_dtype or "auto").lower()
     kv_format = engine_kv_format("bf16" if named == "auto" else named)
     rules = CacheRules(
-        tp=plan.attention_tp, kv_format=kv_format, block_size=settings.block_size or TOKENS_PER_BLOCK
+        tp=plan.attention_tp,
+        kv_format=kv_format,
+        block_size=settings.block_size or TOKENS_PER_BLOCK,
+        token_pool=True,
     )
     fraction = settings.memory_utilization or FREE_FRACTION
     ranks = [_rank(shape, layout, settings, total=total, plan=plan, stage=stage) for stage in stages]
