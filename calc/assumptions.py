@@ -144,6 +144,8 @@ def _traffic(inputs: Inputs) -> Iterator[Assumption]:
             shown=fmt.percent,
             why="routing and eviction decide it",
         )
+        if scenario.reuse_after_s is not None and scenario.fidelity != Fidelity.TEXTBOOK:
+            yield _forecast(inputs, "reuse_after_s", name="time until text comes back", unit="s")
 
 
 def _drafting(inputs: Inputs) -> Iterator[Assumption]:

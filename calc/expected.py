@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from calc.accelerator import Accelerator
 from calc.engine import engine_named
-from calc.errors import InputError
+from calc.kv_offload import Held, Reuse, reuse_of, room_behind, way_back
 from calc.layout import Layout
 from calc.memory.adapters import adapter_bytes_per_gpu
 from calc.memory.engines import EngineSettings, Ledger, LineKind, ledger
@@ -26,8 +26,7 @@ from calc.model import ModelSpec
 from calc.operators import ForwardPass
 from calc.profile import Profile, Schedule
 from calc.provenance import Estimate
-from calc.queueing.closed_forms import md1_mean_wait_s
-from calc.scenario import Scenario
+from calc.scenario import Behind, Scenario
 from calc.sizing import (
     DecodeStep,
     FleetStep,
@@ -75,6 +74,7 @@ def engine_settings(scenario: Scenario, *, max_model_len: int | None) -> EngineS
         available_kv_bytes=scenario.kv_bytes_per_gpu,
         adapters=scenario.adapters,
         adapter_rank=scenario.adapter_rank,
+        host_cache_bytes_per_gpu=room_behind(scenario) if scenario.kv_offload == Behind.HOST else None,
     )
 
 
@@ -110,12 +110,16 @@ def length_limit(scenario: Scenario, spec: ModelSpec) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One replica at every concurrency up to what fits: `point` holds arrays over the axis `users`."""
+    """One replica at every concurrency up to what fits: `point` holds arrays over the axis `users`.
+
+    `held`: what of a prompt the caches still hold at each of them.
+    """
 
     model: StepModel
     workload: Workload
     users: Array
     point: ServingPoint
+    held: Held
 
     @property
     def requests_per_s(self) -> Array:
@@ -126,6 +130,20 @@ class Replica:
         first_missed = int(np.argmin(kept)) if not kept.all() else len(kept)
         return int(self.users[first_missed - 1]) if first_missed else 0
 
+    @property
+    def best_users(self) -> int:
+        """The concurrency of most requests per second: with more, running sequences push out text that comes back."""
+        return int(self.users[int(np.argmax(self.requests_per_s))])
+
+    def cached(self, users: float) -> tuple[float, float, float]:
+        """(cached tokens of a prompt, those of them from behind the card, seconds of these) at one concurrency."""
+        prompt = self.workload.input.mean_tokens
+        card, behind, load_s = (
+            float(np.interp(users, self.users, np.broadcast_to(values, self.users.shape)))
+            for values in (self.held.card, self.held.behind, self.held.load_s)
+        )
+        return min(prompt * (card + behind), prompt - 1.0), prompt * behind, load_s
+
     def at(self, curve: Estimate, users: float) -> Estimate:
         """One of the point's curves at one concurrency, between the points that were asked."""
         low, best, high = (
@@ -135,8 +153,9 @@ class Replica:
         return replace(curve, low=min(low, best), best=best, high=max(best, high))
 
     def users_at(self, requests_per_s: float) -> float:
-        """The concurrency at which the replica finishes that many requests per second."""
-        return float(np.interp(requests_per_s, self.requests_per_s, self.users, left=self.users[0]))
+        """The least concurrency at which the replica finishes that many requests per second."""
+        most_so_far = np.maximum.accumulate(self.requests_per_s)
+        return float(np.interp(requests_per_s, most_so_far, self.users, left=self.users[0]))
 
 
 def memory_of(
@@ -201,17 +220,44 @@ def replica_curve(
     most = max(1, min(fit, scenario.max_seqs or MOST_SEQUENCES, MOST_SEQUENCES))
     users = np.unique(np.rint(np.geomspace(1, most, GRID_POINTS)))
     workload = scenario.workload
-    prompt = workload.input.mean_tokens
-    point = model.serving(
-        input_tokens=prompt,
-        output_tokens=workload.output.mean_tokens,
-        concurrency=users,
-        prefix_tokens=min(prompt * workload.prefix_share, prompt - 1.0),
-        drafts=scenario.draft_tokens,
-        tokens_per_pass=tokens_of_pass(scenario),
-        disaggregated=scenario.disaggregated,
+    prompt, output = workload.input.mean_tokens, workload.output.mean_tokens
+
+    def served(held: Held) -> ServingPoint:
+        return model.serving(
+            input_tokens=prompt,
+            output_tokens=output,
+            concurrency=users,
+            prefix_tokens=np.minimum(prompt * held.share, prompt - 1.0),
+            drafts=scenario.draft_tokens,
+            tokens_per_pass=tokens_of_pass(scenario),
+            disaggregated=scenario.disaggregated,
+            load_s=held.load_s,
+        )
+
+    running = users * mean_context(workload)
+    held = _reuse(model, scenario).settled(
+        fit * (prompt + output) - running, lambda held: users / np.asarray(served(held).e2e_s.best)
     )
-    return Replica(model=model, workload=workload, users=users, point=point)
+    return Replica(model=model, workload=workload, users=users, point=served(held), held=held)
+
+
+def _reuse(model: StepModel, scenario: Scenario) -> Reuse:
+    """What repeats in prompts, and where it waits; the time of computing it again is the step model's."""
+    workload = scenario.workload
+    behind, compute_s = None, 0.0
+    if workload.prefix_share > 0 and workload.reuse_after_s is not None:
+        behind = way_back(
+            model.spec,
+            model.accelerator,
+            model.layout,
+            Behind(scenario.kv_offload),
+            kv_dtype=scenario.kv_format,
+            tokens=max(1, round(scenario.input_tokens + scenario.output_tokens)),
+            room_bytes_per_gpu=room_behind(scenario),
+        )
+        again = ForwardPass.prefill(workload.prefix_share * scenario.input_tokens)
+        compute_s = _one(model.step(again).total.best)
+    return reuse_of(scenario, model.layout, behind, compute_s=compute_s)
 
 
 def sequences_of(replica: Replica, slo: Slo, scenario: Scenario, *, fit: int) -> SequencesStep:
@@ -226,6 +272,8 @@ def sequences_of(replica: Replica, slo: Slo, scenario: Scenario, *, fit: int) ->
     top = int(replica.users[-1])
     limits: dict[str, float] = {"kv memory": float(fit)}
     limits |= {name: float(most) for name, most in allowed.items() if most < top}
+    if scenario.reuse_after_s is not None and replica.best_users < top:
+        limits["prefix hits"] = float(replica.best_users)
     if scenario.max_seqs is not None:
         limits["sequence limit"] = float(scenario.max_seqs)
     limits.setdefault("engine", float(MOST_SEQUENCES))
@@ -273,60 +321,6 @@ def fleet_of(replica: Replica, workload: Workload, *, batch: int, headroom: floa
     return fleet, users
 
 
-MOST_PREFILL = (
-    8  # times the replicas that prompts keep busy; a TTFT target that even those miss is not met by more
-)
-EVENLY = 1e-9
-
-
-def pools_of(replica: Replica, scenario: Scenario, *, batch: int) -> tuple[FleetStep, float, Estimate]:
-    """Step 5 with pools of their own: replicas that prefill and replicas that decode, the concurrency of these, and TTFT.
-
-    Prompts wait for each other as in M/D/1; prefill replicas are added until the TTFT target is kept. Both pools use one
-    layout. Raises InputError for users who wait: their rate follows from their answers.
-    """
-    workload, point = replica.workload, replica.point
-    if workload.rate_per_s is None:
-        raise InputError(
-            "disaggregated", True, "pools are sized for requests per second, not for users who wait"
-        )
-    rate = workload.rate_per_s * workload.peak_factor
-    streams = replica.model.layout.pp * replica.model.layout.attention_dp * replica.model.layout.dp
-    prompt_s = float(np.ravel(np.broadcast_to(point.prefill_s, replica.users.shape))[0])
-    prefill_busy = rate * prompt_s / streams
-    decoding = np.asarray(point.decoding, dtype=float) * streams
-    per_s = decoding / (point.tpot_s.best * workload.output.mean_tokens)
-    decode_busy = rate / float(np.interp(batch, decoding, per_s))
-    decoders = max(1, ceil(decode_busy * (1.0 + scenario.headroom) - EVENLY))
-    users = float(np.interp(rate / decoders, per_s, replica.users))
-    alone = replica.at(point.ttft_s, users)
-    prefills = max(1, ceil(prefill_busy * (1.0 + scenario.headroom) - EVENLY))
-    most = MOST_PREFILL * prefills
-    wait_s = _prompt_wait_s(prefill_busy / prefills, prompt_s)
-    while scenario.ttft_s is not None and alone.best + wait_s > scenario.ttft_s and prefills < most:
-        prefills += 1
-        wait_s = _prompt_wait_s(prefill_busy / prefills, prompt_s)
-    ttft = alone.plus(Estimate.exactly(wait_s, alone.provenance))
-    e2e = ttft.plus(replica.at(point.tpot_s, users).scaled(max(workload.output.mean_tokens - 1.0, 0.0)))
-    replicas = prefills + decoders
-    fleet = FleetStep(
-        rate_per_s=rate,
-        e2e_s=e2e,
-        active=rate * e2e.best,
-        prefill_busy=prefill_busy,
-        decode_busy=decode_busy,
-        replicas=replicas,
-        utilization=(prefill_busy + decode_busy) / replicas,
-        prefill_replicas=prefills,
-    )
-    return fleet, users, ttft
-
-
-def _prompt_wait_s(busy: float, prompt_s: float) -> float:
-    """Mean wait of a prompt at a prefill replica that is `busy`; every prompt takes the same time."""
-    return float(md1_mean_wait_s(utilisation=min(busy, 1.0 - EVENLY), service_s=prompt_s))
-
-
 def decode_at(replica: Replica, users: float, scenario: Scenario) -> DecodeStep:
     """Step 3 at the concurrency where the replica works; with drafts it is one verifying pass."""
     batch = max(1, round(users))
@@ -345,12 +339,18 @@ def decode_at(replica: Replica, users: float, scenario: Scenario) -> DecodeStep:
     )
 
 
-def prefill_of(replica: Replica) -> PrefillStep:
-    """Step 4: one prompt alone."""
+def prefill_of(replica: Replica, users: float) -> PrefillStep:
+    """Step 4: one prompt alone, with what caches hold of it at the concurrency where the replica works."""
     prompt = replica.workload.input.mean_tokens
-    cached = min(prompt * replica.workload.prefix_share, prompt - 1.0)
+    cached, loaded, load_s = replica.cached(users)
     total = replica.model.step(ForwardPass.prefill(prompt - cached, prefix=cached)).total
-    return PrefillStep(prompt_tokens=prompt, cached_tokens=cached, prefill_s=single(total))
+    return PrefillStep(
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        prefill_s=single(total),
+        loaded_tokens=loaded,
+        load_s=load_s,
+    )
 
 
 def single(estimate: Estimate) -> Estimate:

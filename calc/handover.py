@@ -18,12 +18,13 @@ from calc.bill import Day, start_of
 from calc.engine import Engine
 from calc.errors import InputError
 from calc.expected import engine_settings, length_limit
+from calc.kv_offload import room_behind
 from calc.manifest import Pod, manifest
 from calc.memory.engines import EngineSettings
 from calc.memory.launch_flags import TENSORRT_OPTIONS_FILE, launch_flags, tensorrt_options
 from calc.memory.launch_table import TABLES, problems_of
 from calc.result import Answer
-from calc.scenario import Fidelity
+from calc.scenario import Behind, Fidelity
 
 DEFAULT_SEQUENCES = 256
 """Most sequences at once that vLLM (on cards below 70 GiB) and TensorRT-LLM start with unless told otherwise."""
@@ -38,14 +39,26 @@ DRAFT_OPTIONS = MappingProxyType(
     }
 )
 """What names the drafter and its proposals: the engines' own pages on speculative decoding, read 2026-11-30."""
-POOL_OPTIONS = MappingProxyType(
+ROLES = ("prefill", "decode")
+ROLE_ENGINES = (Engine.VLLM, Engine.SGLANG)
+"""Engines whose servers take their pool from a flag; the others part servers by a front of their own."""
+FRONTS = MappingProxyType(
     {
-        Engine.VLLM: "--kv-transfer-config on every server, and a proxy in front",
-        Engine.SGLANG: "--disaggregation-mode prefill or decode on every server, and its router in front",
-        Engine.TENSORRT_LLM: "trtllm-serve disaggregated in front of both kinds of server",
+        Engine.VLLM: "a proxy that sends each prompt to a prefill server first; NIXL must be installed, and "
+        "VLLM_NIXL_SIDE_CHANNEL_HOST be the address at which the other pool reaches a server",
+        Engine.SGLANG: "its router (sglang_router.launch_router --pd-disaggregation) with the addresses of both pools",
+        Engine.TENSORRT_LLM: "trtllm-serve disaggregated, which is told both kinds of server",
     }
 )
-"""What parts servers into pools: the engines' own pages on disaggregated serving, read 2026-11-30."""
+"""What stands before pools: the engines' own pages on disaggregated serving, read 2026-11-30."""
+OFFLOAD_OPTIONS = MappingProxyType(
+    {
+        Engine.VLLM: "--kv-transfer-config with the OffloadingConnector's file tier",
+        Engine.SGLANG: "--enable-hierarchical-cache with --hicache-storage-backend file",
+        Engine.TENSORRT_LLM: f"kv_cache_config in {TENSORRT_OPTIONS_FILE}, from version 1.4",
+    }
+)
+"""What keeps text on an SSD: vLLM 0.33's kv_offload.tiering, SGLang's parser, TensorRT-LLM 1.4's KvCacheConfig."""
 ADAPTER_ENGINES = (Engine.VLLM, Engine.SGLANG)
 WHOLE_PROMPT_ENGINES = (Engine.VLLM, Engine.SGLANG)
 """Engines whose commands name adapters, and whole prompts, by flags."""
@@ -56,10 +69,13 @@ UTILIZATION_ENGINES = (Engine.VLLM, Engine.SGLANG, Engine.TENSORRT_LLM)
 class Command:
     """One engine's command. `files`: what it reads, by name; `problems`: what its parser would refuse; `checked`: against what.
 
-    `not_set`: what the plan assumed and the command leaves to you, in sentences.
+    `role`: the pool of a server that only prefills or only decodes; `replicas`: how many start so. `not_set`: what the plan
+    assumed and the command leaves to you, in sentences.
     """
 
     engine: Engine
+    role: str
+    replicas: int
     words: tuple[str, ...]
     files: tuple[tuple[str, str], ...]
     problems: tuple[str, ...]
@@ -74,12 +90,25 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """The plan's own command first, then those of the other engines; `manifest` None: `manifest_why` says why."""
+    """The plan's own commands first (two where pools are parted), then those of the other engines.
+
+    `manifest` None: `manifest_why` says why.
+    """
 
     commands: tuple[Command, ...]
     manifest: str | None
     manifest_why: str
     notes: tuple[str, ...]
+
+    @property
+    def own(self) -> tuple[Command, ...]:
+        """The commands of the plan's own engine."""
+        return tuple(command for command in self.commands if command.engine is self.commands[0].engine)
+
+    @property
+    def others(self) -> tuple[Command, ...]:
+        """Those of every other engine."""
+        return self.commands[len(self.own) :]
 
 
 def handover_of(result: Answer) -> Handover:
@@ -87,22 +116,33 @@ def handover_of(result: Answer) -> Handover:
     if not result.verdict.fits or result.fleet is None:
         raise InputError("plan", result.verdict.reason, "only a plan that works can be handed over")
     own = Engine(result.inputs.scenario.engine)
-    commands = tuple(
-        command_of(result, engine) for engine in (own, *(other for other in Engine if other is not own))
-    )
+    engines = (own, *(other for other in Engine if other is not own))
+    commands = tuple(command for engine in engines for command in commands_of(result, engine))
+    mine = tuple(command for command in commands if command.engine is own)
     try:
-        text, why = _manifest(result, commands[0]), ""
+        text, why = _manifest(result, mine), ""
     except InputError as error:
         text, why = None, str(error)
-    return Handover(commands=commands, manifest=text, manifest_why=why, notes=_notes(result, commands[0]))
+    return Handover(commands=commands, manifest=text, manifest_why=why, notes=_notes(result, mine))
 
 
-def command_of(result: Answer, engine: Engine) -> Command:
-    """The command that starts one replica of the plan on an engine.
+def commands_of(result: Answer, engine: Engine) -> tuple[Command, ...]:
+    """The command that starts one replica of the plan on an engine; two where it has pools that flags can part.
 
     Settings that only the plan's own engine understands (its share of memory) go to that engine only.
     """
-    settings = launch_settings(result, engine)
+    replicas = result.fleet.replicas if result.fleet else 1
+    prefilling = result.fleet.prefill_replicas if result.fleet else 0
+    if not prefilling or engine not in ROLE_ENGINES:
+        return (_command(result, engine, role="", replicas=replicas),)
+    counts = (prefilling, replicas - prefilling)
+    return tuple(
+        _command(result, engine, role=role, replicas=count) for role, count in zip(ROLES, counts, strict=True)
+    )
+
+
+def _command(result: Answer, engine: Engine, *, role: str, replicas: int) -> Command:
+    settings = replace(launch_settings(result, engine), role=role)
     model = result.inputs.spec.id
     words = launch_flags(model, result.layout, settings)
     files: tuple[tuple[str, str], ...] = ()
@@ -111,6 +151,8 @@ def command_of(result: Answer, engine: Engine) -> Command:
     table = TABLES[engine]
     return Command(
         engine=engine,
+        role=role,
+        replicas=replicas,
         words=words,
         files=files,
         problems=problems_of(engine, words),
@@ -156,35 +198,42 @@ def _not_set(result: Answer, engine: Engine) -> Iterator[str]:
             f"not name; {where}."
         )
     if fleet is not None and fleet.prefill_replicas:
-        option = POOL_OPTIONS.get(engine)
-        where = f"part them by {option}" if option else "this engine has no pools"
+        front = FRONTS.get(engine)
         decoding = fleet.replicas - fleet.prefill_replicas
-        yield (
-            f"Not set: of {fleet.replicas} replicas, {fleet.prefill_replicas} only prefill and {decoding} only decode; the "
-            f"command starts one without a role: {where}."
-        )
+        parted = f"Not set: of {fleet.replicas} replicas, {fleet.prefill_replicas} only prefill and {decoding} only decode"
+        if front is None:
+            yield f"{parted}; this engine has no pools."
+        elif engine in ROLE_ENGINES:
+            yield f"Not set: what stands in front of both pools: {front}."
+        else:
+            yield f"{parted}; the command starts one without a role: part them by {front}."
+    if scenario.kv_offload == Behind.SSD:
+        option = OFFLOAD_OPTIONS.get(engine)
+        where = f"it is set up by {option}" if option else "this engine has no such tier"
+        yield f"Not set: {fmt.decimal_bytes(room_behind(scenario))} of SSD behind each GPU for text that comes back; {where}."
+    if scenario.kv_offload == Behind.HOST and engine is Engine.OLLAMA:
+        yield f"Not set: {fmt.binary_bytes(room_behind(scenario))} of host memory behind each GPU; this engine has no setting for it."
     if not scenario.chunked_prefill and engine not in WHOLE_PROMPT_ENGINES:
         yield "Not set: the plan assumes prompts that run whole while decoding waits."
     if scenario.adapters and engine not in ADAPTER_ENGINES:
         yield f"Not set: the plan keeps {fmt.plural(scenario.adapters, 'adapter')} of rank {scenario.adapter_rank} loaded."
 
 
-def _manifest(result: Answer, command: Command) -> str:
-    """Raises `InputError` where one Deployment is not what the plan means."""
+def _manifest(result: Answer, commands: tuple[Command, ...]) -> str:
+    """Raises `InputError` where Deployments of replicas that are all alike are not what the plan means."""
     fleet = result.fleet
-    if fleet is not None and fleet.prefill_replicas:
+    if fleet is not None and fleet.prefill_replicas and len(commands) == 1:
         raise InputError(
             "pools",
             f"{fleet.prefill_replicas} of {fleet.replicas} replicas prefill",
-            "a Deployment's replicas are all alike",
+            "no flag of this engine gives a replica its pool",
             next_step="Deploy both pools by the engine's own operator, or plan without pools.",
         )
-    return manifest(_pod(result, command))
+    return manifest(*(_pod(result, command) for command in commands))
 
 
 def _pod(result: Answer, command: Command) -> Pod:
     accelerator = result.inputs.offer.accelerator
-    fleet = result.fleet
     per_node = max(1, accelerator.node_size)
     gpus = result.layout.gpus_per_replica
     return Pod(
@@ -194,7 +243,8 @@ def _pod(result: Answer, command: Command) -> Pod:
         accelerator_id=accelerator.id,
         gpus=gpus,
         nodes=max(result.layout.nodes, 1 if per_node == 1 else ceil(gpus / per_node)),
-        replicas=fleet.replicas if fleet else 1,
+        replicas=command.replicas,
+        role=command.role,
         words=command.words,
         files=command.files,
         not_set=command.not_set,
@@ -202,9 +252,10 @@ def _pod(result: Answer, command: Command) -> Pod:
     )
 
 
-def _notes(result: Answer, command: Command) -> tuple[str, ...]:
-    scenario = result.inputs.scenario
-    notes = [f"Flags checked against {command.checked}.", *command.problems, *command.not_set]
+def _notes(result: Answer, commands: tuple[Command, ...]) -> tuple[str, ...]:
+    scenario, command = result.inputs.scenario, commands[0]
+    problems = dict.fromkeys(problem for one in commands for problem in one.problems)
+    notes = [f"Flags checked against {command.checked}.", *problems, *command.not_set]
     if scenario.quantization not in ONLINE_WEIGHTS:
         notes.append(
             f"The plan assumes weights in {scenario.quantization}: name a checkpoint stored so in place of "
@@ -214,6 +265,10 @@ def _notes(result: Answer, command: Command) -> tuple[str, ...]:
         notes.append(
             f"The plan relies on {scenario.prefix_share:.0%} of prompt tokens in the prefix cache, which is on by "
             "default; route requests of one prefix to one replica."
+        )
+    if scenario.kv_offload == Behind.HOST:
+        notes.append(
+            f"Each host needs {fmt.binary_bytes(room_behind(scenario))} of free memory for every GPU, for text that comes back."
         )
     if command.engine in {Engine.LLAMA_CPP, Engine.OLLAMA}:
         notes.append("llama.cpp reads a GGUF file: name the converted one in place of the model id.")

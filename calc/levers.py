@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from calc import format as fmt
 from calc.answer import Answer, Inputs, answer
 from calc.errors import InputError, MissingSpec
+from calc.kv_offload import ROOM_BYTES_PER_GPU
 from calc.model import Attention, ModelSpec, Sublayer
 from calc.plan.screen import has_no_ledger
 from calc.plan.search import search
 from calc.plan.space import question_of
-from calc.scenario import Fidelity, apply_settings
+from calc.scenario import Behind, Fidelity, Scenario, apply_settings
 from calc.sized import format_support, replica_weight_bytes
 from calc.verdict import Change
 
@@ -124,6 +126,7 @@ def _scheduling_levers(inputs: Inputs) -> list[Lever]:
             Kind.SAME_DISTRIBUTION,
             draft_tokens=str(DRAFTS),
         ),
+        *_offload_levers(scenario),
         _lever("pipeline of 2 stages", Kind.SAME_OUTPUT, pp="2", tp=str(max(1, scenario.tp))),
     ]
     if scenario.max_seqs is None or scenario.max_seqs > BATCH_CAP:
@@ -132,6 +135,21 @@ def _scheduling_levers(inputs: Inputs) -> list[Lever]:
         _lever(f"{engine} as engine", Kind.SAME_OUTPUT, engine=engine) for engine, _ in inputs.engine_offers
     ]
     return levers
+
+
+def _offload_levers(scenario: Scenario) -> list[Lever]:
+    """Memory behind the card, where prompts repeat text that may have been pushed off it by the time it comes back."""
+    if scenario.prefix_share == 0 or scenario.reuse_after_s is None or not scenario.prefix_caching:
+        return []
+    return [
+        _lever(
+            f"KV offload to {place}, {fmt.decimal_bytes(ROOM_BYTES_PER_GPU[behind])} per GPU",
+            Kind.SAME_OUTPUT,
+            kv_offload=behind,
+            kv_offload_bytes="none",
+        )
+        for behind, place in ((Behind.HOST, "host memory"), (Behind.SSD, "SSD"))
+    ]
 
 
 GROUPED_HEADS = 8  # KV heads of most grouped-query models (Llama 3, Qwen 3, Mistral)

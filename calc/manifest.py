@@ -1,4 +1,4 @@
-"""A Kubernetes manifest of a plan: one Deployment of its replicas and one Service before them, as YAML text.
+"""A Kubernetes manifest of a plan: a Deployment of its replicas and a Service before them, for each pool, as YAML text.
 
 Text is always quoted and escaped, so that no model name can change the structure.
 """
@@ -42,7 +42,8 @@ LONGEST_NAME = 40  # of the 63 characters of a label, with room for suffixes
 class Pod:
     """What one replica needs. `words`: the launch command; `files`: what it reads (name: text); `start_s`: until ready.
 
-    `not_set`: what the plan assumed and the command does not say; it travels as an annotation.
+    `role`: the pool of replicas that only prefill or only decode. `not_set`: what the plan assumed and the command does not
+    say; it travels as an annotation.
     """
 
     model_id: str
@@ -54,16 +55,28 @@ class Pod:
     replicas: int
     words: tuple[str, ...]
     files: tuple[tuple[str, str], ...] = ()
+    role: str = ""
     not_set: tuple[str, ...] = ()
     start_s: float = 300.0
 
+    @property
+    def name(self) -> str:
+        """What its objects are called: the model, and the pool where there are two."""
+        model = resource_name(self.model_id)
+        return f"{model}-{self.role}" if self.role else model
 
-def manifest(pod: Pod) -> str:
-    """The YAML of a Deployment and a Service (and a ConfigMap where the command reads files).
+
+def manifest(*pods: Pod) -> str:
+    """The YAML of a Deployment and a Service for each kind of pod (and a ConfigMap where its command reads files).
 
     Raises `InputError` for a replica of several nodes, which a Deployment cannot start together, and for a vendor whose
     device plugin is not known.
     """
+    documents = [document for pod in pods for document in _documents(pod)]
+    return "---\n".join(to_yaml(document) for document in documents)
+
+
+def _documents(pod: Pod) -> list[dict[str, Any]]:
     if pod.nodes > 1:
         raise InputError(
             "nodes",
@@ -76,9 +89,7 @@ def manifest(pod: Pod) -> str:
             "accelerator", pod.accelerator_id, f"device plugins are known of {', '.join(RESOURCES)}"
         )
     documents = [_deployment(pod), _service(pod)]
-    if pod.files:
-        documents.insert(0, _config_map(pod))
-    return "---\n".join(to_yaml(document) for document in documents)
+    return [_config_map(pod), *documents] if pod.files else documents
 
 
 def resource_name(model_id: str) -> str:
@@ -91,14 +102,16 @@ def _config_map(pod: Pod) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": f"{resource_name(pod.model_id)}-options"},
+        "metadata": {"name": f"{pod.name}-options"},
         "data": dict(pod.files),
     }
 
 
 def _deployment(pod: Pod) -> dict[str, Any]:
-    name = resource_name(pod.model_id)
+    name = pod.name
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "ridgebeam"}
+    if pod.role:
+        labels["app.kubernetes.io/component"] = pod.role
     annotations = {"ridgebeam/accelerator": pod.accelerator_id, "ridgebeam/model": pod.model_id}
     if pod.not_set:
         annotations["ridgebeam/not-set"] = " ".join(pod.not_set)
@@ -161,6 +174,7 @@ def _container(pod: Pod) -> dict[str, Any]:
                 "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "token", "optional": True}},
             },
             *({"name": variable, "value": value} for variable, value in variables),
+            *_own_address(pod),
         ],
         "ports": [{"name": "http", "containerPort": port}],
         "resources": {"limits": devices, "requests": devices},
@@ -170,8 +184,15 @@ def _container(pod: Pod) -> dict[str, Any]:
     }
 
 
+def _own_address(pod: Pod) -> list[dict[str, Any]]:
+    """Where the other pool of a vLLM deployment fetches caches: the pod's own address."""
+    if not pod.role or pod.engine is not Engine.VLLM:
+        return []
+    return [{"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+
+
 def _service(pod: Pod) -> dict[str, Any]:
-    name = resource_name(pod.model_id)
+    name = pod.name
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -292,9 +292,10 @@ def requests_of(result: Answer, *, seed: int) -> RequestTable:
         )
     rate = (given.rate_per_s or 0.0) * given.peak_factor
     arrivals = workload.renewal_arrivals(draw, rate_per_s=rate, count=count, cv=given.arrival_cv)
-    return workload.open_requests(
-        draw, arrivals, prompt=given.input, answer=given.output, prefix_share=given.prefix_share
-    )
+    share = given.prefix_share
+    if given.reuse_after_s is not None and result.prefill is not None:
+        share = result.prefill.cached_tokens / result.prefill.prompt_tokens
+    return workload.open_requests(draw, arrivals, prompt=given.input, answer=given.output, prefix_share=share)
 
 
 def streams_of(layout: Layout) -> int:
@@ -375,6 +376,12 @@ def _notes(result: Answer) -> tuple[str, ...]:
         f"scheduler rules of {FAMILIES[Engine(scenario.engine)]}, routed to the replica with the fewest requests{beside}",
         f"a pool of {result.memory.tokens:,} tokens per replica, {per_sequence:,} bytes per sequence",
     ]
+    if scenario.reuse_after_s is not None and result.prefill is not None:
+        share = fmt.percent(result.prefill.cached_tokens / result.prefill.prompt_tokens)
+        notes.append(
+            f"{share} of every prompt is simulated as one text that stays cached: what survives by the closed form, "
+            "without the time of its way back"
+        )
     if scenario.engine == Engine.TENSORRT_LLM:
         notes.append("TensorRT-LLM's in-flight batching is simulated by vLLM's rules")
     return tuple(notes)

@@ -121,6 +121,7 @@ LIMITS = {
     "end to end": "The end-to-end target",
     "engine": "The engine's own limit",
     "sequence limit": "The sequence limit",
+    "prefix hits": "Text that comes back to the cache",
 }
 
 

@@ -43,6 +43,14 @@ class Traffic(StrEnum):
     USERS = "users"
 
 
+class Behind(StrEnum):
+    """Where cached text goes that the card has no room for."""
+
+    NONE = "none"
+    HOST = "host"
+    SSD = "ssd"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """One planning question. The defaults are the first visit's: a 13B chat model on A100s at 10 requests/s.
@@ -50,7 +58,9 @@ class Scenario:
     `quantization` and `kv_dtype` "auto": as the checkpoint is stored, and 16 bit. `tp` 0: the smallest degree that fits.
     `max_batched_tokens`: an engine's token budget of a step, None: its own. `draft_tokens` above 0: speculative decoding
     whose proposals cost nothing (looked up, or a head of the model), each kept with chance `acceptance`. `disaggregated`:
-    prompts on replicas of their own, whose caches travel to those that decode.
+    prompts on replicas of their own, whose caches travel to those that decode. `prefix_share` of every prompt repeats earlier
+    text, which comes back after `reuse_after_s` in the mean (None: it is always in the cache); `kv_offload`: where text
+    waits that the card has no room for, with `kv_offload_bytes` behind each GPU (None: a usual server's).
     `kv_bytes_per_gpu` replaces what the memory rules leave for the cache. `config_text` is a pasted config.json; it
     travels in files, never in a link. `adapters`: LoRA adapters of `adapter_rank` kept loaded beside the model. `device_memory_bytes` replaces the device's own total. `usd_per_gpu_hour` is the user's own price. Seconds, bytes, tokens, USD.
     """
@@ -96,6 +106,9 @@ class Scenario:
     draft_tokens: int = 0
     acceptance: float = 0.7
     disaggregated: bool = False
+    reuse_after_s: float | None = None
+    kv_offload: str = Behind.NONE
+    kv_offload_bytes: float | None = None
     memory_utilization: float | None = None
     kv_bytes_per_gpu: float | None = None
     device_memory_bytes: float | None = None
@@ -133,6 +146,9 @@ class Scenario:
             _within("device_memory_bytes", self.device_memory_bytes, 1, 1e15)
         if self.usd_per_gpu_hour is not None:
             _within("usd_per_gpu_hour", self.usd_per_gpu_hour, 0.001, 1000)
+        _one_of("kv_offload", self.kv_offload, Behind)
+        if self.kv_offload_bytes is not None:
+            _within("kv_offload_bytes", self.kv_offload_bytes, 1, 1e15)
         _within("adapters", self.adapters, 0, 10_000)
         _within("adapter_rank", self.adapter_rank, 1, 512)
         _ = (self.workload, self.slo, self.layout)  # their own checks
@@ -151,6 +167,7 @@ class Scenario:
             concurrency=None if open_loop else self.users,
             arrival_cv=self.arrival_cv,
             prefix_share=self.prefix_share if self.prefix_caching else 0.0,
+            reuse_after_s=self.reuse_after_s,
             peak_factor=self.peak_factor,
         )
 
@@ -226,6 +243,9 @@ URL_PARAMETERS: dict[str, str] = {
     "drafts": "draft_tokens",
     "acceptance": "acceptance",
     "pools": "disaggregated",
+    "reuse_s": "reuse_after_s",
+    "offload": "kv_offload",
+    "offload_gb": "kv_offload_bytes",
     "util": "memory_utilization",
     "kv_gb": "kv_bytes_per_gpu",
     "mem_gib": "device_memory_bytes",
@@ -237,7 +257,7 @@ URL_PARAMETERS: dict[str, str] = {
     "adapter_rank": "adapter_rank",
 }
 # Units that a link (and the box on screen) uses where they differ from the field's base unit: URL value x factor.
-URL_UNITS: dict[str, float] = {"tpot_ms": MS, "kv_gb": GB, "mem_gib": float(GIB)}
+URL_UNITS: dict[str, float] = {"tpot_ms": MS, "kv_gb": GB, "offload_gb": GB, "mem_gib": float(GIB)}
 VERSION_PARAMETER = "v"
 
 

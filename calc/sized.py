@@ -17,8 +17,9 @@ from calc.engine import Engine
 from calc.errors import MissingSpec
 from calc.format_support import Support, formats_support
 from calc.layout import Layout
-from calc.memory.kv import decoder_sublayers
-from calc.model import Attention, CompressedAttention, LatentAttention, ModelSpec, Role
+from calc.memory.kv import kv_heads
+from calc.model import ModelSpec, Role
+from calc.pool_sizing import pools_of
 from calc.quantization import stored_bytes, weight_bytes
 from calc.result import Answer, Cost, Inputs, Offer
 from calc.scenario import Fidelity, Scenario
@@ -102,7 +103,7 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
     )
     batch = max(1, sequences.batch)
     if scenario.disaggregated:
-        fleet, users, ttft = expected.pools_of(replica, scenario, batch=batch)
+        fleet, users, ttft = pools_of(replica, scenario, batch=batch)
         if scenario.ttft_s is not None and alone.fits and ttft.best > scenario.ttft_s:
             alone = _latency_verdict(inputs, tpot_s=0.0, ttft_s=ttft.best, e2e_s=0.0)
     else:
@@ -113,7 +114,7 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
         blank,
         sequences=sequences,
         decode=expected.decode_at(replica, users, scenario),
-        prefill=expected.prefill_of(replica),
+        prefill=expected.prefill_of(replica, users),
         fleet=fleet,
         ttft_s=ttft,
         tpot_s=replica.at(point.tpot_s, users),
@@ -200,17 +201,6 @@ def timing_of(inputs: Inputs, layout: Layout, weights: float) -> TextbookTiming:
         kv_dtype=scenario.kv_format,
         mfu=scenario.mfu,
     )
-
-
-def kv_heads(spec: ModelSpec) -> int | None:
-    """KV heads that tensor parallelism can divide; None where the cache is one latent that every rank holds."""
-    found = []
-    for _, sublayer in decoder_sublayers(spec):
-        if isinstance(sublayer, LatentAttention | CompressedAttention):
-            return None
-        if isinstance(sublayer, Attention) and sublayer.cached_elements_per_token:
-            found.append(sublayer.n_kv_heads)
-    return min(found) if found else None
 
 
 def replica_weight_bytes(inputs: Inputs) -> float:
@@ -372,6 +362,8 @@ def _textbook_assumptions(inputs: Inputs, memory: MemoryStep) -> tuple[str, ...]
     ]
     if memory.kv_copies > 1:
         lines.append(f"every KV head is held by {memory.kv_copies} GPUs")
+    if scenario.prefix_share > 0 and scenario.reuse_after_s is not None:
+        lines.append("text that comes back is always in the cache: the textbook forgets nothing")
     if scenario.slo.percentile is not None:
         lines.append("textbook times are means: a percentile target needs the simulator's proof")
     return (*lines, *inputs.warnings)
@@ -385,6 +377,8 @@ def _expected_assumptions(inputs: Inputs) -> tuple[str, ...]:
         f"longest sequence {fmt.count(limit)} tokens (--max-model-len)",
         f"headroom {fmt.percent(scenario.headroom)} on top of the busy replicas",
     ]
+    if scenario.workload.prefix_share > 0 and scenario.reuse_after_s is not None:
+        lines.append("a text goes to the replica that has it; the cache drops what was used least recently")
     if scenario.slo.percentile is not None:
         lines.append("closed forms give means: a percentile target needs the simulator's proof")
     return tuple(lines)

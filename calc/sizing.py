@@ -48,7 +48,7 @@ class SequencesStep:
     by_tpot: int | None
     by_limit: int | None
     batch: int
-    binding: str  # "kv memory", "tpot", "sequence limit"
+    binding: str  # "kv memory", "tpot", "ttft", "end to end", "engine", "sequence limit", "prefix hits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,8 @@ class PrefillStep:
     prompt_tokens: float
     cached_tokens: float
     prefill_s: Estimate
+    loaded_tokens: float = 0.0  # of `cached_tokens`, those that come from memory behind the card
+    load_s: float = 0.0  # how long they take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

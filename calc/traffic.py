@@ -74,7 +74,12 @@ def generated(
     else:
         times = arrivals.renewal_arrivals(draw, rate_per_s=rate_per_s, count=count, cv=workload.arrival_cv)
     return arrivals.open_requests(
-        draw, times, prompt=workload.input, answer=workload.output, prefix_share=workload.prefix_share
+        draw,
+        times,
+        prompt=workload.input,
+        answer=workload.output,
+        prefix_share=workload.prefix_share,
+        texts=arrivals.texts_of(workload),
     )
 
 

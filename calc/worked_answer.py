@@ -43,9 +43,7 @@ def decode_pass(result: Answer, *, batch: float | None = None) -> WorkedPass:
 
 def prefill_pass(result: Answer) -> WorkedPass:
     """The prefill of one prompt alone."""
-    workload = result.inputs.scenario.workload
-    prompt = workload.input.mean_tokens
-    cached = min(prompt * workload.prefix_share, prompt - 1.0)
+    prompt, cached = _prompt(result)
     return WorkedPass(
         model=replica_model(result.inputs, result.layout),
         step=ForwardPass.prefill(prompt - cached, prefix=cached),
@@ -174,10 +172,20 @@ def worked_cost(result: Answer) -> Iterator[Worked]:
 
 def _serving(result: Answer, users: float) -> ServingPoint:
     workload = result.inputs.scenario.workload
-    prompt = workload.input.mean_tokens
+    prompt, cached = _prompt(result)
     return replica_model(result.inputs, result.layout).serving(
         input_tokens=prompt,
         output_tokens=workload.output.mean_tokens,
         concurrency=np.array([users]),
-        prefix_tokens=min(prompt * workload.prefix_share, prompt - 1.0),
+        prefix_tokens=cached,
+        load_s=result.prefill.load_s if result.prefill is not None else 0.0,
     )
+
+
+def _prompt(result: Answer) -> tuple[float, float]:
+    """(tokens of a prompt, those of them that a cache holds) at the answer's load."""
+    if result.prefill is not None:
+        return result.prefill.prompt_tokens, result.prefill.cached_tokens
+    workload = result.inputs.scenario.workload
+    prompt = workload.input.mean_tokens
+    return prompt, min(prompt * workload.prefix_share, prompt - 1.0)

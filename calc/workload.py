@@ -10,6 +10,8 @@ from calc.errors import InputError
 
 MAX_TOKENS = 100_000_000
 MAX_RATE_PER_S = 1e9
+MAX_REUSE_S = 1e7
+"""Four months: longer than any cache keeps anything."""
 
 
 class LengthShape(StrEnum):
@@ -39,7 +41,8 @@ class Workload:
     """Requests that arrive at `rate_per_s` (open), or `concurrency` users who each wait for their answer (closed).
 
     Exactly one of the two is given. `arrival_cv` is the coefficient of variation of the gaps between arrivals
-    (1: Poisson). `prefix_share` is the share of prompt tokens that a prefix cache already holds.
+    (1: Poisson). `prefix_share` is the share of prompt tokens that repeat earlier text: what a prefix cache can hold.
+    `reuse_after_s`: mean time until a text comes back; None: all share one text, which is always in the cache.
     """
 
     input: Lengths
@@ -49,6 +52,7 @@ class Workload:
     arrival_cv: float = 1.0
     prefix_share: float = 0.0
     peak_factor: float = 1.0
+    reuse_after_s: float | None = None
 
     def __post_init__(self) -> None:
         if (self.rate_per_s is None) == (self.concurrency is None):
@@ -63,5 +67,9 @@ class Workload:
             raise InputError("prefix_share", self.prefix_share, "it must be from 0 to below 1")
         if not 0 <= self.arrival_cv <= 100:
             raise InputError("arrival_cv", self.arrival_cv, "it must be from 0 to 100")
+        if self.reuse_after_s is not None and not 0 < self.reuse_after_s <= MAX_REUSE_S:
+            raise InputError(
+                "reuse_after_s", self.reuse_after_s, f"it must be above 0, at most {MAX_REUSE_S:g} s"
+            )
         if not 1 <= self.peak_factor <= 1000:
             raise InputError("peak_factor", self.peak_factor, "it must be from 1 to 1000")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import InputError
-from calc.units import GIB
+from calc.units import GB, GIB
 
 if TYPE_CHECKING:
     from calc.answer import Answer, Inputs
@@ -69,6 +69,21 @@ def add_traffic(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", "--isl", type=tokens, help="mean prompt tokens")
     parser.add_argument("--output", "--osl", type=tokens, help="mean output tokens")
     parser.add_argument("--prefix-share", type=not_negative, default=0.0)
+    parser.add_argument(
+        "--reuse-after",
+        type=positive,
+        metavar="S",
+        help="mean seconds until the text of --prefix-share comes back; default: it is always in the cache",
+    )
+    parser.add_argument(
+        "--kv-offload",
+        choices=("none", "host", "ssd"),
+        default="none",
+        help="where text waits beyond the card",
+    )
+    parser.add_argument(
+        "--kv-offload-gb", type=positive, help="room behind each GPU; default: a usual server's"
+    )
     parser.add_argument("--ttft", type=positive, metavar="S")
     parser.add_argument("--tpot", type=positive, metavar="S")
     parser.add_argument("--e2e", type=positive, metavar="S")
@@ -192,6 +207,9 @@ def scenario(arguments: argparse.Namespace, *, gpu: str) -> Scenario:
         input_tokens=float(arguments.input),
         output_tokens=float(arguments.output),
         prefix_share=arguments.prefix_share,
+        reuse_after_s=given.get("reuse_after"),
+        kv_offload=given.get("kv_offload", "none"),
+        kv_offload_bytes=None if not given.get("kv_offload_gb") else given["kv_offload_gb"] * GB,
         ttft_s=arguments.ttft,
         tpot_s=arguments.tpot,
         e2e_s=arguments.e2e,

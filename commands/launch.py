@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from commands.arguments import (
     INFEASIBLE,
@@ -13,6 +13,9 @@ from commands.arguments import (
     planned,
     verb,
 )
+
+if TYPE_CHECKING:
+    from calc.handover import Command
 
 
 def add(verbs: Any) -> None:
@@ -43,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         "commands": [
             {
                 "engine": str(command.engine),
+                "role": command.role or None,
+                "replicas": command.replicas,
                 "command": command.text,
                 "files": dict(command.files),
                 "problems": list(command.problems),
@@ -63,8 +68,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError("manifest", result.layout.label, handed.manifest_why)
         lines = [handed.manifest.rstrip("\n")]
     else:
-        own, *others = handed.commands
-        lines = [headline(result), own.text, *(f"  {note}" for note in handed.notes)]
-        lines += [f"{other.engine}: {other.text}" for other in others]
+        lines = [headline(result), *map(_line, handed.own), *(f"  {note}" for note in handed.notes)]
+        lines += [f"{other.engine}: {_line(other)}" for other in handed.others]
     emit(arguments, record, lines)
     return OK
+
+
+def _line(command: Command) -> str:
+    return f"{command.replicas} x {command.role}: {command.text}" if command.role else command.text

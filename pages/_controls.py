@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from calc.quantization import KV_FORMATS, WHAT_IF
-from calc.scenario import URL_PARAMETERS, URL_UNITS, Engine, Fidelity, Scenario, Traffic, parse_value
+from calc.scenario import URL_PARAMETERS, URL_UNITS, Behind, Engine, Fidelity, Scenario, Traffic, parse_value
 from calc.workload import LengthShape
 from presets import accelerators, models
 
@@ -154,6 +154,20 @@ HARDWARE_MORE = (
         kind="switch",
         help="Prompts and decoding on separate pools; caches travel between them.",
     ),
+    Control(
+        parameter="offload",
+        label="KV offload",
+        kind="choice",
+        options=lambda: tuple(map(str, Behind)),
+        help="Where text waits that the card has no room for, until it comes back.",
+    ),
+    Control(
+        parameter="offload_gb",
+        label="Offload room per GPU, GB",
+        kind="optional",
+        placeholder="a usual server's",
+        help="Empty: 128 GiB of host memory, or 3,840 GB of SSD. Decimal: 1 GB is 1e9 bytes.",
+    ),
     Control(parameter="adapters", label="LoRA adapters loaded", kind="whole", low=0, high=10_000, step=1),
     Control(parameter="adapter_rank", label="Rank of the adapters", kind="whole", low=1, high=512, step=1),
     Control(
@@ -253,6 +267,14 @@ WORKLOAD_MORE = (
         low=0,
         high=0.999,
         step=0.05,
+        help="Text that prompts repeat: a system prompt, a document, what was said before.",
+    ),
+    Control(
+        parameter="reuse_s",
+        label="That text comes back after, s",
+        kind="optional",
+        placeholder="always cached",
+        help="Mean seconds. Then only what the cache still holds is a hit, and KV offload keeps more of it.",
     ),
     Control(
         parameter="arrival_cv",

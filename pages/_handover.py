@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from calc import format as fmt
 from calc.answer import Answer
 from calc.engine import ENGINE_NAMES
 from calc.handover import Command, Handover, handover_of
@@ -21,9 +22,9 @@ def draw_handover(result: Answer) -> None:
 
 
 def _draw(handed: Handover) -> None:
-    own, *others = handed.commands
-    st.markdown(f"**{_name(own)} starts one replica so**")
-    _draw_command(own)
+    for command in handed.own:
+        st.markdown(f"**{_title(command)}**")
+        _draw_command(command)
     st.markdown("\n".join(f"- {plain_text(note)}" for note in handed.notes))
     if handed.manifest is None:
         st.info(f"No manifest: {plain_text(handed.manifest_why)}", icon=":material/info:")
@@ -42,8 +43,8 @@ def _draw(handed: Handover) -> None:
         st.caption(
             "The same layout and length limit; memory and times were worked out for the plan's own engine."
         )
-        for command in others:
-            st.markdown(f"**{_name(command)}**")
+        for command in handed.others:
+            st.markdown(f"**{_name(command)}{f', {command.role}' if command.role else ''}**")
             _draw_command(command)
             for missing in command.not_set:
                 st.caption(plain_text(missing))
@@ -56,6 +57,13 @@ def _draw_command(command: Command) -> None:
         st.code(text, language="yaml")
     for problem in command.problems:
         st.warning(plain_text(problem), icon=":material/warning:")
+
+
+def _title(command: Command) -> str:
+    """What a command of the plan's own engine starts."""
+    if not command.role:
+        return f"{_name(command)} starts one replica so"
+    return f"{_name(command)} starts so, for {command.role} only: {fmt.plural(command.replicas, 'replica')}"
 
 
 def _name(command: Command) -> str:

@@ -22,6 +22,7 @@ BINDING = {
     "end to end": "end-to-end target",
     "sequence limit": "sequence limit",
     "engine": "engine's limit",
+    "prefix hits": "text that comes back",
 }
 
 

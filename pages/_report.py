@@ -94,14 +94,16 @@ def _sure(result: Answer) -> Iterable[str]:
 
 
 def _run(result: Answer) -> Iterable[str]:
-    """The launch command of the plan's engine, and what it does not say."""
+    """The launch commands of the plan's engine, and what they do not say."""
     if not result.verdict.fits:
         return
     handed = handover_of(result)
-    own = handed.commands[0]
-    yield f"<h2>How to run it</h2><p><code>{escape(own.text)}</code></p>"
-    for name, text in own.files:
-        yield f"<p class='small'>{escape(name)}: <code>{escape(text)}</code></p>"
+    yield "<h2>How to run it</h2>"
+    for own in handed.own:
+        pool = f"{own.replicas} for {own.role}: " if own.role else ""
+        yield f"<p>{escape(pool)}<code>{escape(own.text)}</code></p>"
+        for name, text in own.files:
+            yield f"<p class='small'>{escape(name)}: <code>{escape(text)}</code></p>"
     yield _list(handed.notes)
 
 

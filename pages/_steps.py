@@ -114,6 +114,11 @@ def _prefill(prefill: PrefillStep) -> tuple[str, list[str]]:
     lines = [f"Prompt: {fmt.count(prefill.prompt_tokens)} tokens"]
     if prefill.cached_tokens:
         lines.append(f"Already in the prefix cache: {fmt.count(prefill.cached_tokens)} tokens")
+    if prefill.loaded_tokens:
+        lines.append(
+            f"Of these {fmt.count(prefill.loaded_tokens)} come back from memory behind the card, "
+            f"{fmt.seconds(prefill.load_s)} in the mean"
+        )
     return (
         f"Prefill: {fmt.seconds(prefill.prefill_s)} for one prompt, which is the TTFT without a queue",
         lines,

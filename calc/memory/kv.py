@@ -46,6 +46,23 @@ def kv_bytes_per_token(spec: ModelSpec, kv_dtype: str = "bf16") -> int:
     return plain + sum(c.bytes_per_entry // c.ratio for c in compressed(spec, kv_dtype))
 
 
+def kv_heads(spec: ModelSpec) -> int | None:
+    """KV heads that tensor parallelism can divide; None where the cache is one latent that every rank holds."""
+    found = []
+    for _, sublayer in decoder_sublayers(spec):
+        if isinstance(sublayer, LatentAttention | CompressedAttention):
+            return None
+        if isinstance(sublayer, Attention) and sublayer.cached_elements_per_token:
+            found.append(sublayer.n_kv_heads)
+    return min(found) if found else None
+
+
+def kv_copies(spec: ModelSpec, tp: int) -> float:
+    """How many of `tp` ranks hold the same cache: more ranks than KV heads, or a latent that cannot be split."""
+    heads = kv_heads(spec)
+    return float(tp) if heads is None else max(1.0, tp / heads)
+
+
 def windows(spec: ModelSpec, kv_dtype: str = "bf16") -> tuple[Window, ...]:
     """Windowed and chunked layers, grouped by their window, smallest first."""
     groups: dict[tuple[int, bool], list[int]] = {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from calc.engine import Engine
 from calc.layout import Layout
 from calc.memory.engines import EngineSettings
+from calc.units import GB, GIB, MIB
 
 Pairs = list[tuple[str, object]]
 
@@ -22,6 +24,8 @@ CACHE_NAMES: Mapping[Engine, Mapping[str, str]] = MappingProxyType(
     }
 )
 TENSORRT_OPTIONS_FILE = "options.yaml"
+VLLM_ROLES: Mapping[str, str] = MappingProxyType({"prefill": "kv_producer", "decode": "kv_consumer"})
+"""What vLLM 0.33's NixlConnector asks for: a producer for prefill, a consumer for decode (its `kv_both` is deprecated)."""
 
 
 def launch_flags(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
@@ -54,11 +58,13 @@ def tensorrt_options(layout: Layout, settings: EngineSettings) -> str:
     lines = []
     if layout.attention_dp > 1:
         lines.append("enable_attention_dp: true")
+    cache = []
     if settings.kv_dtype is not None:
-        lines += [
-            "kv_cache_config:",
-            f"  dtype: {'auto' if settings.kv_dtype == 'bf16' else settings.kv_dtype}",
-        ]
+        cache.append(f"  dtype: {'auto' if settings.kv_dtype == 'bf16' else settings.kv_dtype}")
+    if settings.host_cache_bytes_per_gpu is not None:
+        cache.append(f"  host_cache_size: {int(settings.host_cache_bytes_per_gpu)}")
+    if cache:
+        lines += ["kv_cache_config:", *cache]
         if settings.memory_utilization is not None:  # the file's section replaces the flag
             lines.append(f"  free_gpu_memory_fraction: {settings.memory_utilization:g}")
     return "".join(f"{line}\n" for line in lines)
@@ -66,6 +72,18 @@ def tensorrt_options(layout: Layout, settings: EngineSettings) -> str:
 
 def _more_than_one(value: int) -> int | None:
     return value if value > 1 else None
+
+
+def _host_cache(settings: EngineSettings, unit: float, *, gpus: int = 1) -> int | None:
+    """Host memory for text that returns, behind so many GPUs, in whole units; an engine's unit is its own."""
+    room = settings.host_cache_bytes_per_gpu
+    return None if room is None else max(1, int(room * gpus / unit))
+
+
+def _vllm_role(role: str) -> str | None:
+    if not role:
+        return None
+    return json.dumps({"kv_connector": "NixlConnector", "kv_role": VLLM_ROLES[role]})
 
 
 def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
@@ -94,6 +112,8 @@ def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str,
     pairs += [
         ("--max-loras", settings.adapters or None),
         ("--max-lora-rank", settings.adapter_rank if settings.adapters else None),
+        ("--kv-offloading-size", _host_cache(settings, GIB, gpus=layout.attention_tp * layout.pp)),
+        ("--kv-transfer-config", _vllm_role(settings.role)),
     ]
     switches = [
         ("--enable-lora", settings.adapters > 0),
@@ -129,9 +149,12 @@ def _sglang(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[st
     pairs += [
         ("--max-loras-per-batch", settings.adapters or None),
         ("--max-lora-rank", settings.adapter_rank if settings.adapters else None),
+        ("--hicache-size", _host_cache(settings, GB)),
+        ("--disaggregation-mode", settings.role or None),
     ]
     switches = [
         ("--enable-lora", settings.adapters > 0),
+        ("--enable-hierarchical-cache", settings.host_cache_bytes_per_gpu is not None),
         ("--enable-dp-attention", layout.attention_dp > 1),
         ("--disable-cuda-graph", settings.enforce_eager),
         ("--disable-radix-cache", settings.prefix_caching is False),
@@ -154,7 +177,7 @@ def _tensorrt_llm(model_id: str, layout: Layout, settings: EngineSettings) -> tu
 
 
 def _llama_cpp(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
-    del layout  # llama.cpp splits layers over all GPUs that it sees
+    """No degree is named: llama.cpp splits layers over all GPUs that it sees."""
     context = settings.max_model_len
     slots = settings.max_seqs or 1
     if context is not None and not settings.unified_cache:
@@ -167,6 +190,7 @@ def _llama_cpp(model_id: str, layout: Layout, settings: EngineSettings) -> tuple
         ("--n-gpu-layers", settings.gpu_layers),
         ("--cache-type-k", cache_name(Engine.LLAMA_CPP, settings.kv_dtype)),
         ("--cache-type-v", cache_name(Engine.LLAMA_CPP, settings.kv_dtype)),
+        ("--cache-ram", _host_cache(settings, MIB, gpus=layout.gpus_per_replica)),
     ]
     switches = [
         ("--kv-unified", settings.unified_cache and slots > 1),

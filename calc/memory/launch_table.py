@@ -31,132 +31,91 @@ VLLM_CACHE = ("auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "nvf
 VLLM_WEIGHTS = ("fp8", "awq", "gptq", "compressed-tensors", "mxfp4", "modelopt", "modelopt_fp4")
 SGLANG_CACHE = ("auto", "fp8_e5m2", "fp8_e4m3", "mxfp8", "bf16", "bfloat16", "nvfp4")
 SGLANG_WEIGHTS = ("fp8", "awq", "gptq", "mxfp4", "modelopt_fp4", "w8a8_int8", "w8a8_fp8", "bitsandbytes")
+SGLANG_ROLES = ("null", "prefill", "decode")
 GGML_CACHE = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 
+
+def _of(kind: Kind, names: str) -> dict[str, Kind]:
+    """The flags of one kind, by their names with blanks between."""
+    return dict.fromkeys(names.split(), kind)
+
+
+VLLM = FlagTable(
+    version="0.33.0",
+    date="2026-11-30",
+    source="vllm.entrypoints.common.cli_args.make_arg_parser of the published wheel",
+    start=("vllm", "serve"),
+    flags=MappingProxyType(
+        _of(INT, "--tensor-parallel-size --pipeline-parallel-size --data-parallel-size")
+        | _of(INT, "--decode-context-parallel-size --max-model-len --max-num-batched-tokens --max-num-seqs")
+        | _of(INT, "--block-size --kv-cache-memory-bytes --max-loras --max-lora-rank --port")
+        | _of(FLOAT, "--gpu-memory-utilization --kv-offloading-size")
+        | _of(TEXT, "--revision --host --kv-transfer-config")
+        | _of(SWITCH, "--enable-expert-parallel --enforce-eager --no-enable-prefix-caching")
+        | _of(SWITCH, "--no-enable-chunked-prefill --disable-hybrid-kv-cache-manager --enable-lora")
+        | _of(VLLM_CACHE, "--kv-cache-dtype")
+        | _of(VLLM_WEIGHTS, "--quantization")
+    ),
+)
+SGLANG = FlagTable(
+    version="0.5.23",
+    date="2026-11-30",
+    source="sglang.srt.server_args.ServerArgs.add_cli_args of the published wheel",
+    start=("python", "-m", "sglang.launch_server"),
+    flags=MappingProxyType(
+        _of(INT, "--tp-size --pp-size --dp-size --ep-size --context-length --chunked-prefill-size")
+        | _of(INT, "--max-running-requests --page-size --max-mamba-cache-size --max-loras-per-batch")
+        | _of(INT, "--max-lora-rank --hicache-size --port")
+        | _of(FLOAT, "--mem-fraction-static --swa-full-tokens-ratio")
+        | _of(TEXT, "--model-path --revision --host")
+        | _of(SWITCH, "--enable-dp-attention --disable-cuda-graph --disable-radix-cache --enable-lora")
+        | _of(SWITCH, "--enable-hierarchical-cache")
+        | _of(SGLANG_CACHE, "--kv-cache-dtype")
+        | _of(SGLANG_WEIGHTS, "--quantization")
+        | _of(SGLANG_ROLES, "--disaggregation-mode")
+    ),
+)
+TENSORRT_LLM = FlagTable(
+    version="1.2",
+    date="2026-11-30",
+    source="tensorrt_llm/commands/serve.py and common_llm_options.py of NVIDIA/TensorRT-LLM",
+    start=("trtllm-serve",),
+    flags=MappingProxyType(
+        _of(INT, "--tp_size --pp_size --ep_size --max_seq_len --max_num_tokens --max_batch_size --port")
+        | _of(FLOAT, "--kv_cache_free_gpu_memory_fraction")
+        | _of(TEXT, "--extra_llm_api_options --host")
+    ),
+)
+LLAMA_CPP = FlagTable(
+    version="b11549",
+    date="2026-11-30",
+    source="common/arg.cpp of ggml-org/llama.cpp; long names found in the library of xllamacpp 2026.10.11549",
+    start=("llama-server",),
+    flags=MappingProxyType(
+        _of(INT, "--ctx-size --parallel --ubatch-size --n-gpu-layers --cache-ram --port")
+        | _of(TEXT, "--model --host")
+        | _of(SWITCH, "--kv-unified --swa-full")
+        | _of(GGML_CACHE, "--cache-type-k --cache-type-v")
+    ),
+)
+OLLAMA = FlagTable(
+    version="0.20",
+    date="2026-11-30",
+    source="FAQ and context-length pages of Ollama's documentation",
+    start=("ollama", "serve"),
+    flags=MappingProxyType(
+        _of(INT, "OLLAMA_CONTEXT_LENGTH OLLAMA_NUM_PARALLEL OLLAMA_FLASH_ATTENTION")
+        | _of(TEXT, "OLLAMA_HOST")
+        | _of(("f16", "q8_0", "q4_0"), "OLLAMA_KV_CACHE_TYPE")
+    ),
+)
 TABLES: Mapping[Engine, FlagTable] = MappingProxyType(
     {
-        Engine.VLLM: FlagTable(
-            version="0.33.0",
-            date="2026-11-30",
-            source="vllm.entrypoints.common.cli_args.make_arg_parser of the published wheel",
-            start=("vllm", "serve"),
-            flags=MappingProxyType(
-                {
-                    "--tensor-parallel-size": INT,
-                    "--pipeline-parallel-size": INT,
-                    "--data-parallel-size": INT,
-                    "--decode-context-parallel-size": INT,
-                    "--gpu-memory-utilization": FLOAT,
-                    "--max-model-len": INT,
-                    "--max-num-batched-tokens": INT,
-                    "--max-num-seqs": INT,
-                    "--block-size": INT,
-                    "--kv-cache-dtype": VLLM_CACHE,
-                    "--quantization": VLLM_WEIGHTS,
-                    "--kv-cache-memory-bytes": INT,
-                    "--enable-expert-parallel": SWITCH,
-                    "--enforce-eager": SWITCH,
-                    "--no-enable-prefix-caching": SWITCH,
-                    "--no-enable-chunked-prefill": SWITCH,
-                    "--disable-hybrid-kv-cache-manager": SWITCH,
-                    "--enable-lora": SWITCH,
-                    "--max-loras": INT,
-                    "--max-lora-rank": INT,
-                    "--revision": TEXT,
-                    "--host": TEXT,
-                    "--port": INT,
-                }
-            ),
-        ),
-        Engine.SGLANG: FlagTable(
-            version="0.5.23",
-            date="2026-11-30",
-            source="sglang.srt.server_args.ServerArgs.add_cli_args of the published wheel",
-            start=("python", "-m", "sglang.launch_server"),
-            flags=MappingProxyType(
-                {
-                    "--model-path": TEXT,
-                    "--tp-size": INT,
-                    "--pp-size": INT,
-                    "--dp-size": INT,
-                    "--ep-size": INT,
-                    "--mem-fraction-static": FLOAT,
-                    "--context-length": INT,
-                    "--chunked-prefill-size": INT,
-                    "--max-running-requests": INT,
-                    "--page-size": INT,
-                    "--kv-cache-dtype": SGLANG_CACHE,
-                    "--quantization": SGLANG_WEIGHTS,
-                    "--max-mamba-cache-size": INT,
-                    "--swa-full-tokens-ratio": FLOAT,
-                    "--enable-dp-attention": SWITCH,
-                    "--disable-cuda-graph": SWITCH,
-                    "--disable-radix-cache": SWITCH,
-                    "--enable-lora": SWITCH,
-                    "--max-loras-per-batch": INT,
-                    "--max-lora-rank": INT,
-                    "--revision": TEXT,
-                    "--host": TEXT,
-                    "--port": INT,
-                }
-            ),
-        ),
-        Engine.TENSORRT_LLM: FlagTable(
-            version="1.2",
-            date="2026-11-30",
-            source="tensorrt_llm/commands/serve.py and common_llm_options.py of NVIDIA/TensorRT-LLM",
-            start=("trtllm-serve",),
-            flags=MappingProxyType(
-                {
-                    "--tp_size": INT,
-                    "--pp_size": INT,
-                    "--ep_size": INT,
-                    "--kv_cache_free_gpu_memory_fraction": FLOAT,
-                    "--max_seq_len": INT,
-                    "--max_num_tokens": INT,
-                    "--max_batch_size": INT,
-                    "--extra_llm_api_options": TEXT,
-                    "--host": TEXT,
-                    "--port": INT,
-                }
-            ),
-        ),
-        Engine.LLAMA_CPP: FlagTable(
-            version="b11549",
-            date="2026-11-30",
-            source="common/arg.cpp of ggml-org/llama.cpp; long names found in the library of xllamacpp 2026.10.11549",
-            start=("llama-server",),
-            flags=MappingProxyType(
-                {
-                    "--model": TEXT,
-                    "--ctx-size": INT,
-                    "--parallel": INT,
-                    "--ubatch-size": INT,
-                    "--n-gpu-layers": INT,
-                    "--cache-type-k": GGML_CACHE,
-                    "--cache-type-v": GGML_CACHE,
-                    "--kv-unified": SWITCH,
-                    "--swa-full": SWITCH,
-                    "--host": TEXT,
-                    "--port": INT,
-                }
-            ),
-        ),
-        Engine.OLLAMA: FlagTable(
-            version="0.20",
-            date="2026-11-30",
-            source="FAQ and context-length pages of Ollama's documentation",
-            start=("ollama", "serve"),
-            flags=MappingProxyType(
-                {
-                    "OLLAMA_CONTEXT_LENGTH": INT,
-                    "OLLAMA_NUM_PARALLEL": INT,
-                    "OLLAMA_KV_CACHE_TYPE": ("f16", "q8_0", "q4_0"),
-                    "OLLAMA_FLASH_ATTENTION": INT,
-                    "OLLAMA_HOST": TEXT,
-                }
-            ),
-        ),
+        Engine.VLLM: VLLM,
+        Engine.SGLANG: SGLANG,
+        Engine.TENSORRT_LLM: TENSORRT_LLM,
+        Engine.LLAMA_CPP: LLAMA_CPP,
+        Engine.OLLAMA: OLLAMA,
     }
 )
 

@@ -25,7 +25,7 @@ from calc.errors import MissingSpec
 from calc.expected import MOST_SEQUENCES, tokens_of_pass, tuned
 from calc.format_support import formats_support, weight_scheme
 from calc.layout import Layout
-from calc.memory.kv import sequence_bytes
+from calc.memory.kv import kv_copies, sequence_bytes
 from calc.operators import Operators, compile_operators
 from calc.plan.limits import NO_WALL, WALLS, limits_missed, objectives_of
 from calc.plan.pace import Pace, pace_of
@@ -34,7 +34,7 @@ from calc.plan.stacked import Stacked, stacks_of
 from calc.quantization import stored_bytes, weight_bytes
 from calc.result import Offer
 from calc.scenario import Fidelity, Scenario
-from calc.sized import kv_heads, served_formats
+from calc.sized import served_formats
 from calc.sizing import users_with_headroom
 from calc.verdict import Wall
 
@@ -325,8 +325,7 @@ def _sequences_that_fit(question: Question, group: Group, stacked: Stacked) -> t
     kept = max(1, round(scenario.input_tokens + scenario.output_tokens))
     kv_format = "bf16" if group.kv_dtype == "auto" else group.kv_dtype
     per_sequence = sequence_bytes(inputs.spec, kept, kv_format)
-    heads = kv_heads(inputs.spec)
-    copies = layout.attention_tp if heads is None else max(1.0, layout.attention_tp / heads)
+    copies = kv_copies(inputs.spec, layout.attention_tp)
     fit = np.where(room > 0, np.maximum(room, 0.0) * gpus / copies / max(per_sequence, 1), 0.0)
     return fit, np.maximum(-room, 0.0) / totals
 

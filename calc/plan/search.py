@@ -254,7 +254,7 @@ def _unranked(asked: _Asked, kinds: list[list[int]]) -> list[Answer]:
 def _with_pools(asked: _Asked, plan: Answer) -> Answer:
     """The plan, or the same configuration with pools of its own for prompts where that is better."""
     question, scenario = asked.question, plan.inputs.scenario
-    if not question.pools or scenario.workload.rate_per_s is None:
+    if not question.pools or scenario.workload.rate_per_s is None or scenario.reuse_after_s is not None:
         return plan
     asked.count += 1
     apart = replace(plan.inputs, scenario=replace(scenario, disaggregated=True))

@@ -170,8 +170,9 @@ def open_requests(
     answer: Lengths,
     correlation: float = 0.0,
     prefix_share: float = 0.0,
+    texts: int = 1,
 ) -> RequestTable:
-    """Requests at given times; the first `prefix_share` of each prompt is text that all share."""
+    """Requests at given times; the first `prefix_share` of each prompt is one of `texts` texts, each asked for as often."""
     given, answered = draw_lengths(
         draw, len(arrival_s), prompt=prompt, answer=answer, correlation=correlation
     )
@@ -179,12 +180,23 @@ def open_requests(
     if prefix_share > 0:
         counts = (given * prefix_share).astype(np.int64) // PREFIX_BLOCK
         starts = np.repeat(np.cumsum(counts) - counts, counts)
+        ids = np.arange(int(counts.sum())) - starts
+        if texts > 1:
+            chosen = draw.integers(0, texts, len(arrival_s))
+            ids = ids + np.repeat(chosen * int(counts.max()), counts)
         shared = {
-            "prefix_ids": np.arange(int(counts.sum())) - starts,
+            "prefix_ids": ids,
             "prefix_count": counts,
             "prefix_block": PREFIX_BLOCK,
         }
     return RequestTable(arrival_s=arrival_s, input_tokens=given, output_tokens=answered, **shared)
+
+
+def texts_of(workload: Workload) -> int:
+    """How many texts are in use at once: one where all share it, else as many as are asked for in a mean time of return."""
+    if workload.reuse_after_s is None:
+        return 1
+    return max(1, round((workload.rate_per_s or 0.0) * workload.reuse_after_s))
 
 
 def closed_loop(
@@ -268,5 +280,10 @@ def requests_of(workload: Workload, *, count: int, seed: int, think_s: float = 0
     else:
         times = renewal_arrivals(draw, rate_per_s=rate, count=count, cv=workload.arrival_cv)
     return open_requests(
-        draw, times, prompt=workload.input, answer=workload.output, prefix_share=workload.prefix_share
+        draw,
+        times,
+        prompt=workload.input,
+        answer=workload.output,
+        prefix_share=workload.prefix_share,
+        texts=texts_of(workload),
     )

@@ -187,12 +187,14 @@ class StepModel:
         overlapped: bool = False,
         drafts: int = 0,
         tokens_per_pass: float = 1.0,
+        load_s: Any = 0.0,
     ) -> ServingPoint:
         """A replica at `concurrency` users who each wait for their answer and ask again.
 
         prefix_tokens: part of every prompt that a prefix cache holds. disaggregated: prompts run on other GPUs, whose
         cache is sent over the network before the first token; overlapped: layer by layer, while the prompt is computed.
         drafts above zero: every decode step verifies so many proposals that cost nothing, and yields `tokens_per_pass` tokens.
+        load_s: how long a prompt waits for the part of its prefix that comes from memory behind the card.
         """
         if self.spec.decoder is None:
             raise InputError(
@@ -245,7 +247,7 @@ class StepModel:
             context=context,
             output_tokens=np.asarray(output_tokens, dtype=float),
             users=np.asarray(concurrency, dtype=float),
-            transfer_s=transfer,
+            transfer_s=transfer + np.asarray(load_s, dtype=float),
         )
 
     def steady_tokens_per_s(self, *, input_tokens: float, output_tokens: float, batch: Any) -> Estimate:

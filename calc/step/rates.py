@@ -36,8 +36,11 @@ def link_bytes_per_s(accelerator: Accelerator, devices: int = 2) -> float:
     Own links serve only the devices that they join: a bridge two, a mesh each peer by its own link, a rack all of it.
     """
     own = accelerator.link_among(devices)
-    if own is not None:
-        return own
+    return bus_bytes_per_s(accelerator) if own is None else own
+
+
+def bus_bytes_per_s(accelerator: Accelerator) -> float:
+    """One-way rate of a device to its host: its PCIe slot, or PCIe 4.0 x16 where none is stated."""
     words = accelerator.pcie.replace("×", "x").split()
     if words and words[0] in PCIE_LANE_BYTES_PER_S:
         lanes = next((word[1:] for word in words if word.startswith("x") and word[1:].isdigit()), "16")

@@ -2,6 +2,8 @@
 
 import importlib
 import itertools
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,8 @@ def settings_of(engine):
             unified_cache=not eager,
             full_window_cache=eager,
             gpu_layers=number,
+            role="prefill" if eager else "decode",
+            host_cache_bytes_per_gpu=None if number is None else 1.4e11,
         )
 
 
@@ -97,6 +101,21 @@ def test_data_parallel_attention_is_spelled_as_each_engine_does():
     assert tensorrt_options(layout, EngineSettings(kv_dtype="fp8")) == (
         "enable_attention_dp: true\nkv_cache_config:\n  dtype: fp8\n"
     )
+
+
+def test_pools_and_host_memory_are_spelled_as_each_engine_does():
+    """vLLM: GiB of all ranks together, and a producer and a consumer of caches; SGLang: GB of each rank; llama.cpp: MiB."""
+    room = EngineSettings(host_cache_bytes_per_gpu=64 * 2**30, role="decode")
+    words = launch_flags("m", Layout(tp=4), room)
+    assert words[words.index("--kv-offloading-size") + 1] == "256"
+    assert json.loads(words[-1]) == {"kv_connector": "NixlConnector", "kv_role": "kv_consumer"}
+    sglang = launch_flags("m", Layout(tp=4), replace(room, engine=Engine.SGLANG, role="prefill"))
+    text = " ".join(sglang)
+    assert "--hicache-size 68 --disaggregation-mode prefill --enable-hierarchical-cache" in text
+    llama = launch_flags("m", Layout(), replace(room, engine=Engine.LLAMA_CPP))
+    assert llama[llama.index("--cache-ram") + 1] == "65536"
+    options = tensorrt_options(Layout(), replace(room, engine=Engine.TENSORRT_LLM))
+    assert options == f"kv_cache_config:\n  host_cache_size: {64 * 2**30}\n"
 
 
 def test_switches_are_the_ones_without_a_value():

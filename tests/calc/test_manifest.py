@@ -167,15 +167,47 @@ def test_what_a_command_does_not_say_is_said_beside_it():
     assert annotations["ridgebeam/not-set"] == own.not_set[0]
 
 
-def test_pools_are_not_handed_over_as_replicas_that_are_alike():
-    result = answer(resolve(Scenario(disaggregated=True)))
+@pytest.mark.parametrize(
+    ("engine", "prefill", "decode"),
+    [("vllm", "kv_producer", "kv_consumer"), ("sglang", "prefill", "decode")],
+)
+def test_pools_are_two_commands_and_two_deployments(engine, prefill, decode):
+    """vLLM 0.33's NixlConnector: producers prefill, consumers decode. SGLang 0.5.23: --disaggregation-mode."""
+    result = answer(resolve(Scenario(disaggregated=True, engine=engine)))
     handed = handover_of(result)
-    prefilling = result.fleet.prefill_replicas
-    assert prefilling >= 1
-    assert any(f"{prefilling} only prefill" in note for note in handed.notes)
+    first, second = handed.own
+    assert (first.role, second.role) == ("prefill", "decode")
+    assert (first.replicas, second.replicas) == (
+        result.fleet.prefill_replicas,
+        result.fleet.replicas - result.fleet.prefill_replicas,
+    )
+    assert prefill in first.words[first.words.index(FLAG[engine]) + 1]
+    assert decode in second.words[second.words.index(FLAG[engine]) + 1]
+    assert first.problems == second.problems == ()
+    assert any("in front of both pools" in note for note in handed.notes)
     assert not any("least outstanding" in note for note in handed.notes)
+    found = [d for d in yaml.safe_load_all(handed.manifest) if d["kind"] == "Deployment"]
+    assert [d["spec"]["replicas"] for d in found] == [first.replicas, second.replicas]
+    names = [d["metadata"]["name"] for d in found]
+    assert [name.rsplit("-", 1)[1] for name in names] == ["prefill", "decode"]
+    services = [d for d in yaml.safe_load_all(handed.manifest) if d["kind"] == "Service"]
+    assert [s["spec"]["selector"] for s in services] == [d["spec"]["selector"]["matchLabels"] for d in found]
+    servers = [d["spec"]["template"]["spec"]["containers"][0] for d in found]
+    assert [tuple(s["command"][: len(c.words)]) for s, c in zip(servers, handed.own, strict=True)] == [
+        c.words for c in handed.own
+    ]
+
+
+FLAG = {"vllm": "--kv-transfer-config", "sglang": "--disaggregation-mode"}
+
+
+def test_pools_of_an_engine_without_a_flag_for_them_have_no_manifest():
+    result = answer(resolve(Scenario(disaggregated=True, engine="tensorrt-llm")))
+    handed = handover_of(result)
+    (own,) = handed.own
+    assert any(f"{result.fleet.prefill_replicas} only prefill" in line for line in own.not_set)
     assert handed.manifest is None
-    assert "all alike" in handed.manifest_why
+    assert "no flag of this engine" in handed.manifest_why
 
 
 def test_whole_prompts_and_adapters_are_flags_or_said_to_be_missing():

@@ -54,6 +54,7 @@ def test_the_names_in_links_are_frozen():
         "out_shape", "out_cv", "prefix", "ttft_s", "tpot_ms", "e2e_s", "pct", "headroom", "max_seqs", "max_len",
         "paged", "util", "kv_gb", "mem_gib", "mfu", "fidelity", "profile", "price",
             "budget", "chunked", "prefix_cache", "drafts", "acceptance", "pools",
+        "reuse_s", "offload", "offload_gb",
     }  # fmt: skip
 
 

@@ -40,6 +40,11 @@ class EngineSettings:
     )
     adapter_rank: int = 16
 
+    role: str = ""  # "prefill" or "decode" of a server that does one of the two; empty: both
+    host_cache_bytes_per_gpu: float | None = (
+        None  # host memory behind each GPU for text that returns; None: none
+    )
+
     # vLLM
     legacy_engine: bool | None = None  # the V0 engine; None: by version
     offline: bool = False  # the LLM class instead of the API server: other default batch sizes

@@ -61,6 +61,8 @@ scenarios = st.builds(
     input_tokens=st.sampled_from((200.0, 1000.0, 6000.0)),
     output_tokens=st.sampled_from((30.0, 250.0, 1000.0)),
     prefix_share=st.sampled_from((0.0, 0.5)),
+    reuse_after_s=st.sampled_from((None, None, 60.0)),
+    kv_offload=st.sampled_from(("none", "host")),
     tpot_s=st.sampled_from((None, 0.015, 0.04)),
     ttft_s=st.sampled_from((None, 0.3, 2.0)),
 )
