@@ -146,7 +146,7 @@ class Scenario:
             _within("device_memory_bytes", self.device_memory_bytes, 1, 1e15)
         if self.usd_per_gpu_hour is not None:
             _within("usd_per_gpu_hour", self.usd_per_gpu_hour, 0.001, 1000)
-        _one_of("kv_offload", self.kv_offload, Behind)
+        member_of(Behind, self.kv_offload, "kv_offload")
         if self.kv_offload_bytes is not None:
             _within("kv_offload_bytes", self.kv_offload_bytes, 1, 1e15)
         _within("adapters", self.adapters, 0, 10_000)
