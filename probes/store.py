@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import errno
 import json
-import math
 import os
 import re
 import uuid
@@ -23,7 +22,7 @@ from calc.errors import InputError, ProbeError
 from calc.json_text import NOT_JSON, parse_json
 from calc.profile import DeviceProfile
 from presets.profiles.calibrated import data_folder
-from probes import measured, readings, sanity
+from probes import measured, readings, run_form, sanity
 from probes.readings import Readings
 from probes.sanity import Finding
 from probes.whole_path_line import WholePathLine
@@ -31,7 +30,6 @@ from probes.whole_path_line import WholePathLine
 KIND: Final = "ridgebeam probe run"
 SCHEMA: Final = 1
 LARGEST_BYTES: Final = 8_000_000
-MOST_CASES: Final = 5000
 RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -134,42 +132,8 @@ def checked(content: object) -> Run:
         raise InputError("run schema", content.get("schema"), f"this version reads {SCHEMA}")
     if not isinstance(content.get("id"), str) or not RUN_ID.fullmatch(content["id"]):
         raise InputError("run id", content.get("id"), "it must be a short name")
-    for name in ("device", "software", "state"):
-        if not isinstance(content.get(name), dict):
-            raise InputError(f"run {name}", content.get(name), "it must be an object")
-    _check_lists(content)
-    for row in content["cases"]:
-        _check_case(row)
-    for name in ("started", "status", "depth"):
-        if not isinstance(content.get(name), str):
-            raise InputError(f"run {name}", content.get(name), "it must be text")
+    run_form.check_run(content)
     return content
-
-
-def _check_lists(content: Mapping[str, Any]) -> None:
-    for name in ("cases", "problems"):
-        rows = content.get(name)
-        if not isinstance(rows, list) or len(rows) > MOST_CASES or any(not isinstance(r, dict) for r in rows):
-            raise InputError(
-                f"run {name}", type(rows).__name__, f"it must be a list of at most {MOST_CASES} objects"
-            )
-
-
-def _check_case(row: Mapping[str, Any]) -> None:
-    value = row.get("value")
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not math.isfinite(value)
-        or value <= 0
-    ):
-        raise InputError("case value", value, "it must be a positive number")
-    for name in ("probe", "case", "unit"):
-        if not isinstance(row.get(name), str):
-            raise InputError(f"case {name}", row.get(name), "it must be text")
-    for name in ("parameters", "extra"):
-        if not isinstance(row.get(name, {}), dict):
-            raise InputError(f"case {name}", row.get(name), "it must be an object")
 
 
 def import_run(text: str) -> Run:

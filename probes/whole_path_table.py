@@ -119,7 +119,7 @@ def _level_lines(
     rows = [("throughput", level["tokens_per_s"], speed, "tokens/s")]
     for name in ("p50", "p90", "p99"):  # P99 only where the load test had requests enough for it
         predicted = None if spread is None else getattr(spread, name)
-        rows.append((f"TTFT {name}", level[f"ttft_{name}_s"], predicted, "s"))
+        rows.append((f"TTFT {name}", level.get(f"ttft_{name}_s"), predicted, "s"))
     return [
         WholePathLine(
             table="levels",
