@@ -75,7 +75,8 @@ def _engine(found: Ledger) -> str:
 def _headline(found: Ledger) -> str:
     kv = found.kv
     if not found.verdict.fits:
-        return f"{_engine(found)} would not start: {found.verdict.reason.rstrip('.')}."
+        would = "may not" if found.undecided else "would not"
+        return f"{_engine(found)} {would} start: {found.verdict.reason.rstrip('.')}."
     return (
         f"{_engine(found)} will log {fmt.count(kv.printed_tokens)} tokens: "
         f"{fmt.significant(kv.max_concurrency)} sequences of {fmt.count(kv.max_model_len)}."

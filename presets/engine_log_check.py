@@ -371,6 +371,8 @@ def check_start(log: EngineLog, configs: Path) -> Start:
     if result is not None and not log.failed and free_length:
         # A length that the log does not show was short enough, and SGLang starts with any pool that is not empty.
         predicted = result.kv.available_bytes > 0
+    if result is not None and result.undecided:
+        predicted, how = None, "memory shared with the host: the range covers a start and a refusal"
     return Start(case_id=log.case_id, started=not log.failed, predicted=predicted, how=how)
 
 

@@ -19,9 +19,11 @@ from statistics import mean, median
 
 import numpy as np
 
-from calc.memory.engines import activation, overheads, versions
+from calc.memory.engines import LineKind, activation, overheads, versions
 from calc.memory.engines.overheads import NON_TORCH, captured_sizes
 from calc.memory.engines.shapes import ModelShape, shape_of
+from calc.memory.engines.sharding import expert_format, shard_plan
+from calc.memory.engines.vllm import WORKSPACE_FORMATS
 from calc.memory.engines.vllm_start import VllmStart, resolve_start
 from calc.units import GIB, MIB
 from presets.engine_log_cards import card_of
@@ -234,15 +236,24 @@ def non_torch_fits(rows: list[Row]) -> list[Fit]:
     return fits
 
 
-def consumed_fits(logs: Iterable[EngineLog], rows: list[Row]) -> list[Fit]:
-    """Outside torch where a release prints weights and it together: consumed less weights, less a mixture's workspace."""
+def consumed_fits(logs: Iterable[EngineLog], rows: list[Row], configs: Path) -> list[Fit]:
+    """Outside torch where a release prints weights and it together: consumed less weights, less a mixture's workspace.
+
+    Weights that a log does not state are those of its model's ledger.
+    """
     workspaces = {row.log.case_id: workspace_bytes(row) for row in rows}
     values: dict[bool, list[float]] = {True: [], False: []}
     for entry in logs:
         found = re.search(r"consumed (?:\(weights \+ non-torch\) )?([\d.]+)", entry.notes)
-        if found is None or entry.weights_bytes is None or not entry.engine.startswith("vllm"):
+        if found is None or not entry.engine.startswith("vllm") or card_of(entry).vendor != "NVIDIA":
             continue
-        rest = float(found[1]) * GIB - entry.weights_bytes - workspaces.get(entry.case_id, 0.0)
+        weights = entry.weights_bytes
+        if weights is None:
+            result = ledger_of(entry, configs)
+            if isinstance(result, str):
+                continue
+            weights = min(result.ranks, key=lambda rank: rank.stage).bytes_of(LineKind.WEIGHTS)
+        rest = float(found[1]) * GIB - weights - workspaces.get(entry.case_id, 0.0)
         values[entry.tp > 1].append(rest / GIB)
     table = NON_TORCH["consumed"]
     return [
@@ -263,7 +274,8 @@ def consumed_fits(logs: Iterable[EngineLog], rows: list[Row]) -> list[Fit]:
 
 def workspace_bytes(row: Row) -> float:
     """The fused-expert workspace of a row, by the rule in use."""
-    if not row.shape.is_moe:
+    plan = shard_plan(layout_of(row.log), quantization=quantization_of(row.log, row.shape.spec))
+    if not row.shape.is_moe or expert_format(row.shape, plan) not in WORKSPACE_FORMATS:
         return 0.0
     width = -(-row.shape.expert_intermediate // row.log.tp)
     hidden = row.shape.hidden
@@ -400,7 +412,7 @@ def fits(cases: Path, reference: Path) -> list[Fit]:
         *sampler_fits(rows),
         *forward_fits(rows),
         *non_torch_fits(rows),
-        *consumed_fits(logs, every_row(logs, configs)),
+        *consumed_fits(logs, every_row(logs, configs), configs),
         *vision_fits(every_row(logs, configs), configs),
         *graph_fits(every_row(logs, configs)),
     ]

@@ -27,6 +27,7 @@ def fit_json(ledger: Ledger, layout: Layout) -> Json:
     return {
         "fits": ledger.verdict.fits,
         "verdict": ledger.verdict.as_json(),
+        "undecided": ledger.undecided,
         "engine": str(ledger.engine),
         "engine_version": ledger.version,
         "layout": layout.label,

@@ -70,6 +70,21 @@ def test_a_share_that_leaves_no_room_for_the_context_is_refused():
     assert ledger(LLAMA_8B, H100, Layout(), replace(greedy, memory_utilization=0.99)).verdict.fits
 
 
+@pytest.mark.parametrize(
+    ("share", "fits", "undecided"), [(0.49, False, True), (0.6, True, False), (0.99, False, False)]
+)
+def test_a_board_that_shares_memory_may_start_where_its_range_says_so(share, fits, undecided):
+    # At 0.49 a public start of this 57 GiB model on such a board logged 4.85 GiB of cache, less than nothing by its own terms.
+    board, model = accelerators.load("dgx-spark-gb10"), models.load("Qwen/Qwen3-30B-A3B")
+    chosen = EngineSettings(memory_utilization=share, max_model_len=16_384)
+    found = ledger(model, board, Layout(), chosen)
+    assert (found.verdict.fits, found.undecided) == (fits, undecided)
+    if undecided:
+        assert "may be left" in found.verdict.reason
+        assert found.tightest.kv.low < 4.85 * GIB < found.tightest.kv.high
+    assert not ledger(model, H100, Layout(), replace(chosen, memory_utilization=0.7)).undecided
+
+
 def test_report_has_the_contracts_fields():
     record = fit_json(ledger(LLAMA_8B, H100, Layout(), EngineSettings()), Layout())
     assert {"fits", "verdict", "per_gpu", "kv", "ranks"} <= set(record)

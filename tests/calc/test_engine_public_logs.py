@@ -61,13 +61,13 @@ def test_weights_within_the_bars():
 
 
 def test_pools_from_the_settings_alone():
-    # Bars of the project: medians 1% and 1.5%, 90th percentiles 6% and 8%. The smaller cards miss the last by a little.
+    # Bars of the project: medians 1% and 1.5%, 90th percentiles 6% and 8%.
     large, small = group("pool", "cards of 39 GiB and more"), group("pool", "smaller cards")
     assert (large.rows, small.rows) >= (40, 20)
     assert large.median < 0.01
     assert large.p90 < 0.06
     assert small.median < 0.015
-    assert small.p90 < 0.085
+    assert small.p90 < 0.08
 
 
 def test_every_pool_that_is_far_off_has_its_kind_named():
@@ -94,9 +94,11 @@ def test_refusals_are_predicted_and_starts_are_not_refused():
     refused = [s for s in starts if not s.started and s.predicted is not None]
     assert len(refused) >= 13
     assert sum(s.predicted is False for s in refused) >= 0.95 * len(refused)
-    wrongly = {s.case_id for s in starts if s.started and s.predicted is False}
-    # L191: on a board that shares its memory with the host the engine counted less than it had loaded.
-    assert wrongly <= {"L191"}
+    judged = [s for s in starts if s.started and s.predicted is not None]
+    assert len(judged) >= 80
+    assert [s.case_id for s in judged if s.predicted is False] == []
+    # Not judged: boards that share their memory with the host, where the range covers both.
+    assert {s.case_id for s in starts if "shared with the host" in s.how} == {"L074", "L191"}
 
 
 # ---- single facts ---------------------------------------------------------------------------------------------

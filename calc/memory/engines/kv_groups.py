@@ -31,7 +31,7 @@ class CacheKind(StrEnum):
 class CacheLayer:
     """One layer's cache on one GPU. `page_bytes` is what one block costs; a STATE page holds one sequence's state.
 
-    `slotted`: pages of unlike size share slots (DeepSeek-V4), see `calc.memory.engines.kv_slots`.
+    `slotted`: pages of unlike size share slots (DeepSeek-V4), see `slotted_groups`.
     """
 
     kind: CacheKind

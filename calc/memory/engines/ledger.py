@@ -118,6 +118,8 @@ class Ledger:
     """Everything about one replica: ranks with the tightest first, the pool, the verdict, and what was assumed.
 
     `start_shortfall_bytes`: what the engine asks for at start beyond what any process finds free; above 0 it refuses.
+    `undecided`: on a board that shares its memory with the host, the pool's range covers a start and a refusal; the verdict is then
+    that of the best estimate.
     """
 
     engine: Engine
@@ -128,6 +130,7 @@ class Ledger:
     verdict: Verdict
     assumptions: tuple[str, ...] = ()
     start_shortfall_bytes: float = 0.0
+    undecided: bool = False
 
     @property
     def tightest(self) -> RankLedger:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from calc.accelerator import Accelerator
 from calc.engine import Engine
 from calc.layout import Layout
+from calc.memory.engines.estimates import shares_memory
 from calc.memory.engines.ledger import Ledger, LineKind
 from calc.memory.engines.settings import EngineSettings
 from calc.model import Attention, LatentAttention, ModelSpec
@@ -45,6 +46,8 @@ def with_verdict(
     nearest: bool = True,
 ) -> Ledger:
     """The ledger with its verdict; a failing one with the engine's message and, if asked for, the nearest changes."""
+    if shares_memory(accelerator):
+        ledger = _with_host(ledger, settings)
     if fits(ledger):
         return replace(ledger, verdict=Verdict(fits=True))
     found: list[Change] = []
@@ -65,9 +68,33 @@ def with_verdict(
             short_by=max(
                 ledger.start_shortfall_bytes, float(ledger.kv.needed_bytes - ledger.kv.available_bytes), 0.0
             ),
-            reason=message(ledger),
+            reason=message(ledger) + (f" {_host_remark(ledger)}" if ledger.undecided else ""),
             nearest=tuple(found),
         ),
+    )
+
+
+def _with_host(ledger: Ledger, settings: EngineSettings) -> Ledger:
+    """The ledger of a board whose memory is the host's, with what its range says about the start."""
+    pool, needed = ledger.tightest.kv, ledger.kv.needed_bytes
+    if ledger.engine is Engine.SGLANG and settings.max_model_len is None:
+        needed = 0  # it starts with any pool, and refuses longer requests
+    starts = float(pool.high) > 0 and float(pool.high) >= needed and ledger.start_shortfall_bytes <= 0
+    refuses = float(pool.low) <= 0 or float(pool.low) < needed
+    if not (starts and refuses):
+        return ledger
+    ledger = replace(ledger, undecided=True)
+    return (
+        replace(ledger, assumptions=(*ledger.assumptions, _host_remark(ledger))) if fits(ledger) else ledger
+    )
+
+
+def _host_remark(ledger: Ledger) -> str:
+    pool = ledger.tightest.kv
+    return (
+        "The engine counts what the whole system holds, before and after loading: between "
+        f"{max(0.0, float(pool.low)) / GIB:.1f} and {float(pool.high) / GIB:.1f} GiB may be left, and one sequence needs "
+        f"{ledger.kv.needed_bytes / GIB:.1f}."
     )
 
 

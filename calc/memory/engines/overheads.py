@@ -59,7 +59,7 @@ NON_TORCH: dict[str, NonTorch] = {
     ),
     "consumed": NonTorch(
         single=(0.25, 0.45, 0.56),
-        tp_pcie=(0.1, 0.70, 0.8),
+        tp_pcie=(0.1, 0.66, 0.8),
         tp_nvlink=(2.0, 2.1, 2.3),
         tp_nvlink_wide=(2.0, 2.1, 2.3),
         pipeline=(0.25, 0.45, 0.56),

@@ -49,6 +49,8 @@ from calc.units import GIB
 from calc.verdict import Verdict
 
 LEAST_CONTEXT_BYTES = 0.1 * GIB  # the smallest difference of free memory to total in start-up logs
+# On a board that shares its memory, free is what the system calls available: an idle system holds this much (assumed).
+LEAST_HOST_BYTES = 2.0 * GIB
 CONTEXT_BYTES = 0.5 * GIB  # CUDA context, outside the engine's count
 # Experts that run in Triton's fused kernel, whose workspace stays allocated: 16-bit and block-fp8 weights.
 WORKSPACE_FORMATS = ("bf16", "fp16", "fp8-block", "fp8", "fp8-channel")
@@ -61,7 +63,7 @@ def vllm_message(ledger: Ledger) -> str:
         return (
             f"Free memory on device at startup is less than the desired share of it: "
             f"{float(rank.budget.best) / GIB:.2f} of {float(rank.total.best) / GIB:.2f} GiB are asked for, and the CUDA "
-            "context alone takes more than the rest. Decrease the memory utilisation."
+            "context (or the host's system, where memory is shared) takes more than the rest. Decrease the memory utilisation."
         )
     if kv.available_bytes <= 0:
         return (
@@ -128,16 +130,17 @@ def vllm_memory(
         n_layers=shape.n_layers,
         verdict=Verdict(fits=True),
         assumptions=start.assumptions,
-        start_shortfall_bytes=_start_shortfall(start, settings),
+        start_shortfall_bytes=_start_shortfall(start, settings, accelerator),
     )
     return replace(ledger, verdict=Verdict(fits=fits(ledger)))
 
 
-def _start_shortfall(start: VllmStart, settings: EngineSettings) -> float:
+def _start_shortfall(start: VllmStart, settings: EngineSettings, accelerator: Accelerator) -> float:
     """Bytes that V1 asks for at start and cannot find free, were the card otherwise empty; 0 where it starts."""
     if start.rules.legacy or settings.available_kv_bytes is not None:
         return 0.0
-    return max(0.0, (start.utilization - 1.0) * float(start.total.best) + LEAST_CONTEXT_BYTES)
+    held = LEAST_HOST_BYTES if shares_memory(accelerator) else LEAST_CONTEXT_BYTES
+    return max(0.0, (start.utilization - 1.0) * float(start.total.best) + held)
 
 
 def _room(stage: StagePool) -> float:
@@ -193,8 +196,8 @@ def _rank(
     budget = start.total.scaled(start.utilization)
     kv = rest_of(budget, [line.bytes for line in lines if line.counted])
     if shares_memory(accelerator):
-        # The file cache of the checkpoint is used memory before loading and free memory after: the engine counts less than
-        # it holds, by 2 GiB of 57 and all overheads on one public log.
+        # Memory outside torch is measured as the change of what the whole system has available: other processes, the file cache
+        # and the heap of a compilation move it either way (public logs: 7 GiB less to 8 GiB more than on a card of its own).
         kv = replace(kv, high=float(kv.high) + HOST_SHARE_BYTES)
     if settings.available_kv_bytes is not None:  # `--kv-cache-memory-bytes` replaces the whole computation
         kv = Estimate.exactly(float(settings.available_kv_bytes))
