@@ -14,7 +14,7 @@ import numpy as np
 from calc.answer import Answer, Inputs, answer
 from calc.errors import MissingSpec
 from calc.expected import launch_command, stated
-from calc.format_support import check_engine
+from calc.format_support import check_engine, not_served
 from calc.layout import Layout
 from calc.levers import LeverEffect
 from calc.memory.kv import (
@@ -121,6 +121,15 @@ def _operator_step_json(
         "prefill": None,
         "operators": decode.rows(),
         "evidence": str(decode.evidence),
+        "warnings": list(
+            not_served(
+                inputs.spec,
+                scenario.quantization,
+                scenario.kv_dtype,
+                scenario.engine,
+                inputs.offer.accelerator,
+            )
+        ),
     }
     if prefill is not None:
         prompt = model.step(ForwardPass.prefill(float(prefill)))

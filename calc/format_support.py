@@ -24,7 +24,8 @@ from calc.accelerator import Accelerator, Confirmation
 from calc.engine import Engine
 from calc.errors import InputError
 from calc.gguf_mixtures import MIXTURES
-from calc.quantization import FORMATS, stored_format
+from calc.model import ModelSpec
+from calc.quantization import FORMATS, stored_bytes, stored_format, weight_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +191,26 @@ def formats_support(
             return support
         remark = remark or support.why
     return Support(served=True, why=remark)
+
+
+@lru_cache(maxsize=1024)
+def served_formats(spec: ModelSpec, quantization: str) -> tuple[str, ...]:
+    """The stored formats of a model's matrices when served as `quantization` ("auto": as the checkpoint is)."""
+    counted = stored_bytes(spec) if quantization == "auto" else weight_bytes(spec, quantization)
+    return tuple(name for name in counted.by_format if name != "int32")
+
+
+def not_served(
+    spec: ModelSpec, quantization: str, kv_dtype: str, engine: Engine | str, accelerator: Accelerator
+) -> tuple[str, ...]:
+    """A warning for numbers of formats that the engine does not serve on the accelerator; nothing where it serves them.
+
+    For answers that state what sizes or times come to (a ledger, a step); a plan refuses such formats.
+    """
+    support = formats_support(served_formats(spec, quantization), kv_dtype, engine, accelerator)
+    return (
+        () if support else (f"{support.why}: it would refuse to start, and this is what it would come to.",)
+    )
 
 
 @lru_cache(maxsize=512)

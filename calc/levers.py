@@ -14,7 +14,7 @@ from calc.answer import Answer, Inputs, answer
 from calc.errors import InputError, MissingSpec
 from calc.kv_offload import ROOM_BYTES_PER_GPU
 from calc.model import Attention, ModelSpec, Sublayer
-from calc.plan.screen import has_no_ledger
+from calc.plan.screen import is_foreign
 from calc.plan.search import search
 from calc.plan.space import question_of
 from calc.scenario import Behind, Fidelity, Scenario, apply_settings
@@ -233,7 +233,7 @@ def _changes_something(inputs: Inputs, lever: Lever) -> bool:
         changed = apply_settings(inputs.scenario, lever.change.settings)
     except InputError:
         return False
-    if changed == inputs.scenario or has_no_ledger(changed.quantization, changed.engine):
+    if changed == inputs.scenario or is_foreign(changed.quantization, changed.engine):
         return False
     return bool(format_support(replace(inputs, scenario=changed)))
 

@@ -7,7 +7,6 @@ step model (`calc.expected`). A result never mixes them.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 from calc import expected
 from calc import format as fmt
@@ -15,10 +14,10 @@ from calc.accelerator import Accelerator
 from calc.cost import usd_per_hour, usd_per_million_tokens
 from calc.engine import Engine
 from calc.errors import MissingSpec
-from calc.format_support import Support, formats_support
+from calc.format_support import Support, formats_support, served_formats
 from calc.layout import Layout
 from calc.memory.kv import kv_heads
-from calc.model import ModelSpec, Role
+from calc.model import Role
 from calc.pool_sizing import pools_of
 from calc.quantization import stored_bytes, weight_bytes
 from calc.result import Answer, Cost, Inputs, Offer
@@ -263,13 +262,6 @@ def format_support(inputs: Inputs) -> Support:
         scenario.engine,
         inputs.offer.accelerator,
     )
-
-
-@lru_cache(maxsize=1024)
-def served_formats(spec: ModelSpec, quantization: str) -> tuple[str, ...]:
-    """The stored formats of a model's matrices when served as `quantization` ("auto": as the checkpoint is)."""
-    counted = stored_bytes(spec) if quantization == "auto" else weight_bytes(spec, quantization)
-    return tuple(name for name in counted.by_format if name != "int32")
 
 
 def refused_format(inputs: Inputs, layout: Layout) -> Answer | None:

@@ -167,6 +167,9 @@ def scenario(arguments: argparse.Namespace, *, gpu: str) -> Scenario:
     from calc.scenario import Scenario
 
     given = vars(arguments)
+    gpus, tp = given.get("gpus"), given.get("tp")
+    if gpus and tp and gpus != tp:
+        raise InputError("--gpus", gpus, f"--tp says {tp}, and the two mean the same: give one of them")
     scenario = Scenario(
         model=arguments.source,
         revision=arguments.revision,
@@ -175,7 +178,7 @@ def scenario(arguments: argparse.Namespace, *, gpu: str) -> Scenario:
         kv_dtype=given.get("kv_dtype", "auto"),
         engine=given.get("engine", "vllm"),
         engine_version=given.get("engine_version", ""),
-        tp=given.get("tp") or given.get("gpus") or 0,
+        tp=tp or gpus or 0,
         pp=given.get("pp") or 1,
         dp=given.get("dp") or 1,
         ep=given.get("ep") or 0,

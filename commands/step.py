@@ -52,5 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
         lines.append(
             f"prefill       {fmt.seconds(record['prefill']['s']['best'])} for {arguments.prefill} tokens"
         )
+    lines += [f"warning       {text}" for text in record.get("warnings", ())]
     emit(arguments, record, lines)
     return OK

@@ -33,6 +33,12 @@ def test_a_job_with_a_deadline_is_planned_for_its_rate_and_proven(capsys):
     assert record["searched"]["proven"]
 
 
+def test_a_mixture_that_a_person_chose_is_planned_under_the_engine_that_they_chose(capsys):
+    code, record = plan(capsys, *SMALL, "--rate", "1", "--gpu", "a100-sxm4-80gb", "--quantization", "q4_k_m")
+    assert code == 0
+    assert {(row["quantization"], row["engine"]) for row in record["plans"]} == {("q4_k_m", "vllm")}
+
+
 def test_formats_are_searched_only_when_their_quality_is_accepted(capsys):
     given = (*SMALL, "--rate", "10", "--tpot", "0.02", "--gpu", "h100-sxm5-80gb", "mi210")
     _, stored = plan(capsys, *given)

@@ -37,6 +37,20 @@ def test_step_lists_its_operators_and_their_seconds_add_up(capsys, fidelity):
     range_of(out["prefill"]["s"])
 
 
+def test_a_step_in_a_format_that_the_engine_does_not_serve_says_so(capsys):
+    words = ("step", MODEL, "--gpu", "a100-sxm4-80gb")
+    assert run(capsys, *words)[1]["warnings"] == []
+    assert "nvfp4" in run(capsys, *words, "--kv-dtype", "nvfp4")[1]["warnings"][0]
+
+
+def test_two_flags_of_one_meaning_must_agree(capsys):
+    words = ("step", MODEL, "--gpu", "h100-sxm5-80gb", "--tp", "2")
+    assert run(capsys, *words, "--gpus", "2")[0] == 0
+    code, out = run(capsys, *words, "--gpus", "4")
+    assert code == 2
+    assert "--tp says 2" in out["error"]["message"]
+
+
 def test_fidelities_come_in_order(capsys):
     words = ("step", MODEL, "--gpu", "h100-sxm5-80gb", "--batch", "8", "--context", "1000")
     bests = {f: run(capsys, *words, "--fidelity", f)[1]["decode"]["s"] for f in ("roofline", "expected")}

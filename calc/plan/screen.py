@@ -23,7 +23,7 @@ from calc.answer import ONE_HOST
 from calc.engine import Engine
 from calc.errors import MissingSpec
 from calc.expected import MOST_SEQUENCES, tokens_of_pass, tuned
-from calc.format_support import formats_support, weight_scheme
+from calc.format_support import formats_support, served_formats, weight_scheme
 from calc.layout import Layout
 from calc.memory.kv import kv_copies, sequence_bytes
 from calc.operators import Operators, compile_operators
@@ -34,7 +34,6 @@ from calc.plan.stacked import Stacked, stacks_of
 from calc.quantization import stored_bytes, weight_bytes
 from calc.result import Offer
 from calc.scenario import Fidelity, Scenario
-from calc.sized import served_formats
 from calc.sizing import users_with_headroom
 from calc.verdict import Wall
 
@@ -197,7 +196,7 @@ def _groups(question: Question, never: Counter[str]) -> Iterator[Group]:
         never[UNPUBLISHED] += len(offers) - len(timed)
         chosen = question.layouts or layouts_of(spec, engine, most=question.largest_replica)
         for quantization in question.weight_formats:
-            if has_no_ledger(quantization, engine):
+            if is_foreign(quantization, engine) and quantization != question.inputs.scenario.quantization:
                 continue
             formats = served_formats(spec, quantization)
             for kv_dtype in question.kv_formats:
@@ -224,8 +223,8 @@ def _tuned(question: Question, group: Group) -> list[Offer]:
     ]
 
 
-def has_no_ledger(quantization: str, engine: str) -> bool:
-    """GGUF mixtures are sized by llama.cpp's rules only."""
+def is_foreign(quantization: str, engine: str) -> bool:
+    """A GGUF mixture under another engine than llama.cpp: never suggested, but answered where a person chose it."""
     return quantization != "auto" and weight_scheme(quantization) == "gguf" and Engine(engine) not in ONE_HOST
 
 

@@ -10,11 +10,14 @@ from calc.format_support import (
     cache_support,
     engine_support,
     formats_support,
+    not_served,
     weight_scheme,
     weight_support,
 )
+from calc.layout import Layout
+from calc.memory.engines import EngineSettings, ledger
 from calc.quantization import FORMATS, WHAT_IF
-from presets import accelerators
+from presets import accelerators, models
 
 # vLLM, docs/features/quantization/README.md: implementation -> Volta, Turing, Ampere, Ada, Hopper, AMD GPU, Intel GPU, x86.
 COLUMNS = (
@@ -100,3 +103,14 @@ def test_every_format_has_a_scheme_and_an_unknown_one_is_refused():
         assert weight_scheme(name)
     with pytest.raises(InputError):
         weight_scheme("fp7")
+
+
+def test_sizes_and_times_of_a_format_that_is_not_served_carry_a_warning():
+    spec, a100 = models.load("Qwen/Qwen3-0.6B"), accelerators.load("a100-sxm4-80gb")
+    assert not_served(spec, "auto", "auto", "vllm", a100) == ()
+    (warning,) = not_served(spec, "auto", "nvfp4", "vllm", a100)
+    assert "nvfp4" in warning
+    assert "refuse to start" in warning
+    found = ledger(spec, a100, Layout(), EngineSettings(kv_dtype="nvfp4"))
+    assert found.assumptions[0] == warning
+    assert warning not in ledger(spec, a100, Layout(), EngineSettings()).assumptions

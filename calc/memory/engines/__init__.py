@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from calc.accelerator import Accelerator
 from calc.engine import Engine, engine_named
-from calc.format_support import check_engine
+from calc.format_support import check_engine, not_served
 from calc.layout import Layout
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
 from calc.memory.engines.llama_cpp import llama_cpp_memory, llama_cpp_message, ollama_memory
@@ -58,7 +58,10 @@ def ledger(
         check_heads(spec, layout)
     memory_of, message = RULES[settings.engine]
     drawn = memory_of(spec, accelerator, layout, settings)
-    remarks = later_than_known(settings)
+    served = not_served(
+        spec, settings.quantization or "auto", settings.kv_dtype or "auto", settings.engine, accelerator
+    )
+    remarks = (*served, *later_than_known(settings))
     return with_verdict(
         replace(drawn, assumptions=(*remarks, *drawn.assumptions)) if remarks else drawn,
         spec=spec,

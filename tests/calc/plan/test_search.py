@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from calc.answer import headline
 from calc.errors import InputError, MissingSpec
-from calc.format_support import formats_support
+from calc.format_support import formats_support, served_formats
 from calc.layout import Layout
 from calc.operators import compile_operators
 from calc.plan.pace import pace_of
@@ -23,7 +23,6 @@ from calc.plan.search import configured, rank_key, search, within
 from calc.plan.space import Limits, Objective, Question, Spare, layouts_of, placed
 from calc.plan.stacked import stacks_of
 from calc.scenario import Fidelity, Scenario
-from calc.sized import served_formats
 from calc.step import StepModel
 from presets.resolve import accelerator_named, offer_of, resolve, with_profile
 
