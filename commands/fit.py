@@ -85,7 +85,7 @@ def settings(arguments: argparse.Namespace) -> EngineSettings:
         decode_context_parallel=arguments.decode_context_parallel,
         draft_tokens=arguments.draft_tokens,
         draft_layers=arguments.draft_layers,
-        mtp=arguments.mtp,
+        mtp=arguments.mtp or None,
         adapters=arguments.max_loras,
         adapter_rank=arguments.max_lora_rank,
         enforce_eager=arguments.enforce_eager,

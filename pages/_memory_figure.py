@@ -24,7 +24,13 @@ COLOUR_OF = {
     str(LineKind.KV): "kv",
 }
 # What the stacked bars show together: small lines that are neither weights, activations nor caches.
-OVERHEADS = (str(LineKind.NON_TORCH), str(LineKind.GRAPHS), str(LineKind.ADAPTERS), str(LineKind.RESERVE))
+OVERHEADS = (
+    str(LineKind.NON_TORCH),
+    str(LineKind.GRAPHS),
+    str(LineKind.ADAPTERS),
+    str(LineKind.DRAFTS),
+    str(LineKind.RESERVE),
+)
 BAR_COLOURS = {
     str(LineKind.WEIGHTS): "weights",
     str(LineKind.ACTIVATION): "activations",

@@ -18,6 +18,7 @@ PER_GPU = (
     ("non_torch_bytes", (LineKind.NON_TORCH,)),
     ("graph_bytes", (LineKind.GRAPHS,)),
     ("state_bytes", (LineKind.STATES,)),
+    ("draft_bytes", (LineKind.DRAFTS,)),
 )
 
 

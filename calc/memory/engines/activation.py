@@ -5,7 +5,7 @@ layers, sets that peak: it is the same for 0.6B and for 120B models of one vocab
 
 Source: constants fitted by scripts/fit_engine_memory.py over public start-up logs (38 runs of 27 models on 0.19, a sweep of
 0.15 to 0.18, and V0 logs); the structure follows vLLM's profile_run and sampler.
-Ignores: LoRA, drafters' own activations, kernels' private workspaces other than the fused-expert one.
+Ignores: LoRA, kernels' private workspaces other than the fused-expert one.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class StepShape:
     compiled: bool = True
     dequantised_copy: bool = False  # bitsandbytes expands its largest matrix in the forward pass
     light_sampler: bool = False
+    verifies_drafts: bool = False  # the rejection sampler runs as well
+    draft_elements: float = 0.0  # per token, alive in the drafter's own pass (calc.memory.engines.drafters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +87,13 @@ def activation_peak(shape: ModelShape, step: StepShape, rules: VersionRules) -> 
         # fp32 models keep one more 16-bit pair per logit in the lighter sampler.
         per_logit = SAMPLER_LATER if step.light_sampler else rules.sampler_bytes
         per_logit += 2.0 if size == 4 and rules.moe_workspace else 0.0
+        if step.verifies_drafts:
+            per_logit += rules.rejected_logits * size
         sampler = (
             per_logit * sequences * shape.vocab_size + SAMPLER_HIDDEN * tokens * hidden * size + FIXED_BYTES
         )
-    forward = tokens * size * _forward_elements(shape, step) + FIXED_BYTES
+    elements = max(_forward_elements(shape, step), step.draft_elements)
+    forward = tokens * size * elements + FIXED_BYTES
     if step.dequantised_copy:
         forward += DEQUANTISED_MATRICES * hidden * shape.intermediate / step.tp * 2.0
     if step.pp > 1:
@@ -102,9 +107,14 @@ def activation_peak(shape: ModelShape, step: StepShape, rules: VersionRules) -> 
     )
 
 
+def hidden_elements(*, compiled: bool) -> float:
+    """Elements per token and hidden unit alive in a layer beside its feed-forward part."""
+    return FORWARD_HIDDEN_COMPILED if compiled else FORWARD_HIDDEN_EAGER
+
+
 def _forward_elements(shape: ModelShape, step: StepShape) -> float:
     """Elements per token alive at the widest point of a layer: feed-forward inputs and output, hidden states."""
-    per_hidden = FORWARD_HIDDEN_COMPILED if step.compiled else FORWARD_HIDDEN_EAGER
+    per_hidden = hidden_elements(compiled=step.compiled)
     return shape.mlp_copies * shape.intermediate / step.tp + per_hidden * shape.hidden
 
 

@@ -19,6 +19,7 @@ class LineKind(StrEnum):
     ACTIVATION = "activation"
     NON_TORCH = "non-torch"
     GRAPHS = "cuda graphs"
+    DRAFTS = "drafts"
     STATES = "recurrent states"
     KV = "kv pool"
     RESERVE = "reserve"

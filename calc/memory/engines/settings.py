@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from calc.engine import Engine
 from calc.errors import InputError
+from calc.model import ModelSpec
 
 STATE_FORMATS = ("fp32", "bf16", "fp16", "fp8")
 MAX_TOKENS = 100_000_000
@@ -66,7 +67,10 @@ class EngineSettings:
     # speculative decoding
     draft_tokens: int = 0
     draft_layers: int = 0  # further attention layers, as wide as the model's own, that a drafter brings
-    mtp: bool = False  # the checkpoint's own multi-token-prediction layers draft
+    mtp: bool | None = (
+        None  # the checkpoint's own prediction layers draft; None: where drafts are asked for and it has some
+    )
+    drafter: ModelSpec | None = None  # a drafting model of its own
 
     # SGLang
     window_pool_ratio: float | None = (

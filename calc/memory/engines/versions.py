@@ -31,7 +31,8 @@ class VersionRules:
     """The memory rules of one vLLM release.
 
     legacy: the V0 engine. in_full: model types whose windows are charged in full although others' are not. sampler_bytes: bytes per (sequence, vocabulary entry) of the dummy sampler pass; None where the
-    full-sort sampler is used. padding_ratio: see `calc.memory.engines.kv_groups.group_layers`.
+    full-sort sampler is used. padding_ratio: see `calc.memory.engines.kv_groups.group_layers`. rejected_logits: logits per sequence,
+    in the model's format, that the dummy rejection sampler holds beside those.
     """
 
     first: Release
@@ -49,6 +50,7 @@ class VersionRules:
     hybrid_prefix_caching: bool
     in_full: tuple[str, ...]
     note: str
+    rejected_logits: float = 0.0
 
 
 # Bytes per sequence and vocabulary entry of the dummy sampler pass; fitted by scripts/fit_engine_memory.py.
@@ -95,8 +97,14 @@ _V1_8 = _from(
     non_torch_era="v1-early",
 )
 _V1_92 = _from(_V1_8, (0, 9, 2), "hybrid cache groups (by date)", hybrid_cache=True)
-_V1_14 = _from(
+_V1_12 = _from(
     _V1_92,
+    (0, 12, 0),
+    "the dummy rejection sampler holds the logits of a draft and of the token after it beside the sampler's own (by date)",
+    rejected_logits=2.0,
+)
+_V1_14 = _from(
+    _V1_12,
     (0, 14, 0),
     "groups are padded up when buckets differ by less than half (by date)",
     padding_ratio=1.5,
@@ -145,6 +153,7 @@ VLLM_VERSIONS: tuple[VersionRules, ...] = (
     _V0_71,
     _V1_8,
     _V1_92,
+    _V1_12,
     _V1_14,
     _V1_17,
     _V1_18,

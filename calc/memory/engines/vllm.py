@@ -14,7 +14,13 @@ from calc.accelerator import Accelerator
 from calc.engine import Engine
 from calc.layout import Layout
 from calc.memory.adapters import adapter_bytes_per_gpu
-from calc.memory.engines.activation import StepShape, activation_estimate, activation_peak
+from calc.memory.engines.activation import StepShape, activation_estimate, activation_peak, hidden_elements
+from calc.memory.engines.drafters import (
+    draft_forward_elements,
+    draft_weight_bytes,
+    unprofiled_logit_bytes,
+    uses_mtp,
+)
 from calc.memory.engines.estimates import (
     HOST_SHARE_BYTES,
     default_mxfp4_kernel,
@@ -44,7 +50,7 @@ from calc.memory.engines.sharding import (
 from calc.memory.engines.versions import LATEST, GraphRule, release
 from calc.memory.engines.vllm_start import VllmStart, cache_plan, resolve_start
 from calc.model import ModelSpec
-from calc.provenance import Estimate
+from calc.provenance import Estimate, Provenance
 from calc.units import GIB
 from calc.verdict import Verdict
 
@@ -158,14 +164,15 @@ def _rank(
     plan: ShardPlan,
     stage: StageLayers,
 ) -> RankLedger:
-    weights = stage_weights(shape, stage, plan, with_mtp=settings.mtp)
+    weights = stage_weights(shape, stage, plan, with_mtp=uses_mtp(shape, settings))
+    drafter = draft_weight_bytes(shape, settings, plan) if stage.is_last else 0.0
     step = _profiled_step(shape, layout, settings=settings, start=start, plan=plan, stage=stage)
     peak = activation_peak(shape, step, start.rules)
     lines = [
         Line(
             kind=LineKind.WEIGHTS,
-            bytes=weights_estimate(shape, plan, weights.total),
-            note=_weights_note(stage, weights.rotary, weights.load_peak),
+            bytes=weights_estimate(shape, plan, weights.total + drafter),
+            note=_weights_note(stage, weights.rotary, weights.load_peak, drafter),
         ),
         Line(
             kind=LineKind.ACTIVATION,
@@ -190,6 +197,17 @@ def _rank(
         note = f"buffers for {settings.adapters} at a time, up to rank {settings.adapter_rank}"
         share = (stage.last - stage.first) / shape.n_layers
         lines.append(Line(kind=LineKind.ADAPTERS, bytes=Estimate.exactly(share * adapters), note=note))
+    beyond = unprofiled_logit_bytes(shape, sequences=start.sequences, draft_tokens=settings.draft_tokens)
+    if beyond and stage.is_last:
+        note = f"logits of {settings.draft_tokens} drafts a sequence: the profile runs one, the rest comes out of what is left free"
+        lines.append(
+            Line(
+                kind=LineKind.DRAFTS,
+                bytes=Estimate(low=0.0, best=beyond, high=beyond, provenance=Provenance.ASSUMED),
+                note=note,
+                counted=False,
+            )
+        )
     graphs = _graph_line(shape, layout, settings, start, stage)
     if graphs is not None:
         lines.append(graphs)
@@ -243,6 +261,15 @@ def _profiled_step(
         compiled=not (start.rules.legacy or settings.enforce_eager),
         dequantised_copy=is_bitsandbytes(shape, plan),
         light_sampler=bool(settings.light_sampler),
+        verifies_drafts=bool(settings.draft_tokens),
+        draft_elements=draft_forward_elements(
+            shape,
+            settings,
+            tp=layout.tp,
+            per_hidden=hidden_elements(compiled=not (start.rules.legacy or settings.enforce_eager)),
+        )
+        if stage.is_last
+        else 0.0,
     )
 
 
@@ -276,8 +303,10 @@ def _graph_line(
     )
 
 
-def _weights_note(stage: StageLayers, rotary: float, load_peak: float) -> str:
+def _weights_note(stage: StageLayers, rotary: float, load_peak: float, drafter: float) -> str:
     parts = [layers_note(stage)]
+    if drafter:
+        parts.append(f"{drafter / GIB:.2f} GiB of the drafter")
     if rotary:
         parts.append(f"{rotary / GIB:.2f} GiB of rotary tables")
     if load_peak:

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from calc.accelerator import Accelerator
-from calc.errors import InputError
 from calc.layout import Layout
+from calc.memory.engines.drafters import draft_blocks
 from calc.memory.engines.estimates import device_total, shares_memory
 from calc.memory.engines.kv_formats import EngineKvFormat, engine_kv_format
 from calc.memory.engines.kv_groups import (
@@ -23,7 +23,7 @@ from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape
 from calc.memory.engines.sharding import StageLayers, shard_plan
 from calc.memory.engines.versions import GraphRule, VersionRules, rules_of
-from calc.model import Attention, Block, CompressedAttention, Mixer
+from calc.model import CompressedAttention, Mixer
 from calc.provenance import Estimate
 from calc.units import GIB
 
@@ -166,7 +166,7 @@ def cache_plan(
         rules = replace(
             aligned_rules(shape.blocks, rules), state_pages=(2 if caching else 1) + settings.draft_tokens
         )
-    drafts = _draft_blocks(shape, settings)
+    drafts = draft_blocks(shape, settings)
     counted: list[Counter[CacheLayer]] = []
     for stage in stages:
         blocks = shape.stage_blocks(stage.first, stage.last)
@@ -187,20 +187,3 @@ def cache_plan(
             encoder_tokens=settings.encoder_tokens,
         ),
     )
-
-
-def _draft_blocks(shape: ModelShape, settings: EngineSettings) -> list[tuple[int, Block]]:
-    """Layers whose cache a drafter adds: the checkpoint's own MTP layers, or layers like the target's attention."""
-    blocks: list[tuple[int, Block]] = list(shape.drafts) if settings.mtp else []
-    if settings.draft_layers:
-        wide = [
-            block
-            for block in shape.blocks
-            if any(isinstance(s, Attention) and not s.window and not s.chunk for s in block.sublayers)
-        ]
-        if not wide:
-            raise InputError(
-                "draft_layers", settings.draft_layers, "the model has no plain attention layer to draft with"
-            )
-        blocks.append((settings.draft_layers, wide[0]))
-    return blocks
