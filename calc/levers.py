@@ -204,12 +204,23 @@ def _other_models_and_cards(base: Answer) -> list[LeverEffect]:
             effects.append(LeverEffect(lever=lever, before=base, after=after))
     card = _best_other_card(base)
     if card is not None:
-        chosen, layout = card.inputs.offer.accelerator, card.layout
-        settings = {"gpu": chosen.id, "tp": str(layout.tp), "pp": str(layout.pp), "ep": str(layout.ep)}
-        settings |= {"attention_dp": str(layout.attention_dp), "nodes": str(layout.nodes)}
-        lever = _lever(f"{chosen.name}, {layout.label}", Kind.SAME_OUTPUT, **settings)
+        lever = Lever(change=plan_change(card), kind=Kind.SAME_OUTPUT)
         effects.append(LeverEffect(lever=lever, before=base, after=card))
     return effects
+
+
+def plan_change(plan: Answer) -> Change:
+    """What makes a scenario the one of a plan on another accelerator: the card, in place of one that was typed, and its layout."""
+    chosen, layout = plan.inputs.offer.accelerator, plan.layout
+    settings = {
+        "gpu": chosen.id,
+        "gpu_json": "",
+        "tp": str(layout.tp),
+        "pp": str(layout.pp),
+        "ep": str(layout.ep),
+    }
+    settings |= {"attention_dp": str(layout.attention_dp), "nodes": str(layout.nodes)}
+    return Change(text=f"{chosen.name}, {layout.label}", settings=tuple(settings.items()))
 
 
 def _best_other_card(base: Answer) -> Answer | None:

@@ -111,7 +111,9 @@ def headline(result: Answer) -> str:
         return f"Does not work: {reason}.{end}"
     serve = "serves" if result.gpus == 1 else "serve"
     nodes = f" ({fmt.plural(result.nodes, 'whole node')})" if result.nodes is not None else ""
-    return f"{result.gpus} x {accelerator.name}{nodes} {serve} this. {_limit(result.sequences, result.fleet)}"
+    return (
+        f"{result.gpus:,} x {accelerator.name}{nodes} {serve} this. {_limit(result.sequences, result.fleet)}"
+    )
 
 
 LIMITS = {

@@ -182,12 +182,15 @@ def _proven_first(ranking: Ranking, verified: Verified | None) -> list[Answer]:
 def _nearest_failures(question: Inputs, failed: tuple[Answer, ...]) -> list[Answer]:
     """The failures that came nearest, each with the changes that would make it work."""
     from calc.answer import nearest_changes
+    from calc.plan.search import LIMITS
     from calc.verdict import Wall
 
     nearest = []
     for result in sorted(failed, key=lambda result: result.verdict.short_by)[:3]:
-        if result.verdict.wall == Wall.CONTEXT:
-            nearest.append(result)
+        if result.verdict.wall in (Wall.CONTEXT, *LIMITS):
+            nearest.append(
+                result
+            )  # what is nearest is asked without the question's limits: it could not know
             continue
         changes = nearest_changes(replace(result.inputs, catalogue=question.catalogue), result)
         nearest.append(replace(result, verdict=replace(result.verdict, nearest=changes)))

@@ -12,6 +12,7 @@ import streamlit as st
 from calc.answer import Answer, Inputs, answer
 from calc.levers import LeverEffect, lever_effects
 from calc.plan.ranking import Ranking, rank
+from calc.plan.space import Limits, Spare
 from calc.scenario import Scenario
 from calc.worked import Worked
 from calc.worked_answer import worked_metrics
@@ -55,10 +56,11 @@ def levers_for(scenario: Scenario) -> tuple[LeverEffect, ...]:
 
 
 @st.cache_resource(max_entries=16, ttl=TTL, show_spinner=False, hash_funcs=BY_VALUE)
-def ranking_for(scenario: Scenario) -> Ranking:
-    """The answer on every accelerator of the catalogue, ranked."""
+def ranking_for(scenario: Scenario, spare: Spare, *, whole_nodes: bool) -> Ranking:
+    """The answer on every accelerator of the catalogue, ranked, with what may fail at peak and how GPUs are sold."""
     inputs = inputs_for(scenario)
-    return rank(inputs, inputs.catalogue, shortlist=SHORTLIST)
+    limits = Limits(spare=spare, whole_nodes=whole_nodes)
+    return rank(inputs, inputs.catalogue, shortlist=SHORTLIST, limits=limits)
 
 
 def current_inputs() -> Inputs:

@@ -9,6 +9,7 @@ import streamlit as st
 from calc import format as fmt
 from calc.answer import Answer
 from calc.levers import LeverEffect
+from calc.provenance import Estimate
 from calc.scenario import apply_settings
 from calc.verdict import Change
 from pages._inputs import levers_for
@@ -74,14 +75,20 @@ def lever_row(text: str, kind: str, result: Answer) -> dict[str, str]:
     """One line of the levers' table."""
     works = result.verdict.fits and result.sequences and result.decode
     binding = BINDING[result.sequences.binding] if works and result.sequences else str(result.verdict.wall)
-    step_s = result.tpot_s.best if result.tpot_s else None
+    busy = result.fleet.utilization if result.fleet else None
     return {
         "change": text,
         "binds": binding if works else f"does not work: {binding}",
-        "sequences": fmt.count(result.sequences.batch) if result.sequences else "0",
-        "step": fmt.optional(step_s, fmt.seconds, "none"),
-        "tokens/s per GPU": fmt.optional(result.tokens_per_s_per_gpu, fmt.significant, "none"),
         "GPUs": fmt.count(result.gpus) if works else "none",
+        "TTFT": _best(result.ttft_s),
+        "TPOT": _best(result.tpot_s),
         "$ per million out": fmt.optional(result.cost.usd_per_million_output, fmt.usd, "no price"),
+        "busy": fmt.optional(busy, fmt.percent, "none"),
+        "sequences": fmt.count(result.sequences.batch) if result.sequences else "0",
+        "tokens/s per GPU": fmt.optional(result.tokens_per_s_per_gpu, fmt.significant, "none"),
         "output": kind,
     }
+
+
+def _best(time: Estimate | None) -> str:
+    return fmt.optional(time.best if time is not None else None, fmt.seconds, "none")

@@ -6,21 +6,28 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.answer import Answer, headline
+from calc.levers import plan_change
 from calc.plan.ranking import Ranking
+from calc.plan.space import Spare
 from calc.proof import Proof, headline_of, prove
 from calc.scenario import Scenario
 from calc.simulation.results import SimulationResult
 from pages._inputs import BY_VALUE, TTL, answer_for, ranking_for
+from pages._levers import draw_apply
 from pages._ui import Metric, guarded, plain_text, show_metrics, show_table
 
 SHOWN = 8
+APPLIED = 3  # plans with a button
 REASONS = {
     "weight memory": "whose weights do not fit",
     "kv memory": "whose cache does not fit one sequence",
     "ttft": "miss the TTFT target alone",
     "tpot": "miss the TPOT target alone",
     "end to end": "miss the end-to-end target alone",
+    "context": "where a request is longer than the model's context",
+    "layout": "whose layout the model cannot take",
 }
+SPARES = {Spare.NONE: "nothing to spare", Spare.REPLICA: "one replica", Spare.NODE: "one node"}
 ASKED = "_proof_asked_for"  # the scenario whose proof was asked for in this session
 
 
@@ -33,7 +40,25 @@ def draw_plans(result: Answer) -> None:
     )
     if row.open:
         with row:
-            guarded(lambda: _draw_ranking(ranking_for(result.inputs.scenario)))()
+            guarded(lambda: _draw_search(result))()
+
+
+def _draw_search(result: Answer) -> None:
+    """How GPUs are bought and what may fail, then the plans that follow."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        spare = st.selectbox(
+            "Keeps the promise at peak without",
+            tuple(Spare),
+            format_func=SPARES.__getitem__,
+            key="plan-spare",
+            width=230,
+        )
+        whole = st.toggle(
+            "GPUs come in whole nodes",
+            key="plan-whole-nodes",
+            help="Every replica that the last node has room for is bought with it.",
+        )
+    _draw_ranking(ranking_for(result.inputs.scenario, Spare(spare), whole_nodes=whole))
 
 
 def _draw_ranking(ranking: Ranking) -> None:
@@ -47,8 +72,10 @@ def _draw_ranking(ranking: Ranking) -> None:
             f"the full model was asked about the {ranking.answered:,} that could still be the best."
         )
     if priced:
-        show_table([_row(plan) for plan in priced[:SHOWN]])
+        shown = priced[:SHOWN]
+        show_table([_row(plan) for plan in shown])
         st.caption("Ranked by list price per hour; each price is the cheapest dated on-demand one.")
+        draw_apply([plan_change(plan) for plan in shown[:APPLIED]], key="plan")
     _draw_left_out(ranking, unpriced)
 
 
@@ -57,16 +84,19 @@ def _cheapest(priced: list[Answer]) -> str:
         return "Nothing with a price serves this."
     best = priced[0]
     name, per_hour = best.inputs.offer.accelerator.name, best.cost.usd_per_hour
-    return f"Cheapest: {best.gpus} x {name}, {plain_text(fmt.optional(per_hour, fmt.usd))} per hour."
+    nodes = f" ({fmt.plural(best.nodes, 'whole node')})" if best.nodes is not None else ""
+    return f"Cheapest: {best.gpus:,} x {name}{nodes}, {plain_text(fmt.optional(per_hour, fmt.usd))} per hour."
 
 
 def _row(plan: Answer) -> dict[str, str]:
     return {
         "accelerator": plan.inputs.offer.accelerator.name,
         "GPUs": fmt.count(plan.gpus),
+        "replicas": fmt.optional(plan.fleet.replicas if plan.fleet else None, fmt.count),
         "layout": plan.layout.label,
         "TTFT": fmt.optional(plan.ttft_s, fmt.seconds),
         "TPOT": fmt.optional(plan.tpot_s, fmt.seconds),
+        "busy": fmt.optional(plan.fleet.utilization if plan.fleet else None, fmt.percent),
         "per hour": fmt.optional(plan.cost.usd_per_hour, fmt.usd),
         "per million out": fmt.optional(plan.cost.usd_per_million_output, fmt.usd),
         "price": plan.cost.note,

@@ -9,16 +9,19 @@ from math import inf
 from calc.answer import answer
 from calc.errors import MissingSpec
 from calc.plan.search import UNPUBLISHED, Ranking, rank_key, search, within
-from calc.plan.space import Question, question_of
+from calc.plan.space import Limits, Question, question_of
 from calc.result import Answer, Inputs, Offer
 from calc.scenario import Fidelity
 
 __all__ = ["Ranking", "rank", "ranked"]
 
 
-def rank(inputs: Inputs, offers: tuple[Offer, ...], *, shortlist: int | None = None) -> Ranking:
+def rank(
+    inputs: Inputs, offers: tuple[Offer, ...], *, shortlist: int | None = None, limits: Limits | None = None
+) -> Ranking:
     """Answer the scenario, as it stands, on every offer and rank what works; `shortlist`: so many at most."""
-    return ranked(question_of(inputs, offers), top=shortlist or max(1, len(offers)))
+    question = replace(question_of(inputs, offers), limits=limits or Limits())
+    return ranked(question, top=shortlist or max(1, len(offers)))
 
 
 def ranked(question: Question, *, top: int = 5) -> Ranking:

@@ -311,7 +311,7 @@ def _sequences_that_fit(question: Question, group: Group, stacked: Stacked) -> t
         if group.quantization == "auto"
         else weight_bytes(inputs.spec, group.quantization)
     )
-    totals = np.array([float(offer.accelerator.cuda_memory.high) for offer in stacked.offers])
+    totals = stacked.most_memory_bytes
     offloads = Engine(group.engine) in {Engine.LLAMA_CPP, Engine.OLLAMA}
     share = scenario.memory_utilization or MOST_OF_MEMORY.get(Engine(group.engine), 1.0)
     room = np.asarray(

@@ -183,15 +183,24 @@ def with_replicas(answer: Answer, replicas: int, *, nodes: int | None = None) ->
 
 def _limit_words(answer: Answer, wall: Wall, limits: Limits) -> str:
     accelerator = answer.inputs.offer.accelerator
-    needs = f"{answer.gpus} x {accelerator.name} are needed"
+    one = answer.gpus == 1
+    needs = f"{answer.gpus:,} x {accelerator.name} {'is' if one else 'are'} needed"
+    has = "has" if one else "have"
     if wall is Wall.BUDGET:
         cost = answer.cost.usd_per_hour
-        priced = "have no known price" if cost is None else f"cost ${cost:.2f} per hour"
-        return f"{needs}, which {priced}; the budget is ${limits.usd_per_hour:.2f}"
+        priced = (
+            f"{has} no known price" if cost is None else f"cost{'s' if one else ''} ${cost:,.2f} per hour"
+        )
+        return f"{needs}, which {priced}; the budget is ${limits.usd_per_hour:,.2f}"
     if wall is Wall.POWER:
         power = accelerator.power_w
-        drawn = "have no published power" if power is None else f"draw {answer.gpus * power / 1e3:.1f} kW"
-        return f"{needs}, which {drawn}; the limit is {(limits.power_w or 0.0) / 1e3:.1f} kW"
+        watts = answer.gpus * (power or 0.0)
+        drawn = (
+            f"{has} no published power"
+            if power is None
+            else f"draw{'s' if one else ''} {watts / 1e3:,.1f} kW"
+        )
+        return f"{needs}, which {drawn}; the limit is {(limits.power_w or 0.0) / 1e3:,.1f} kW"
     return f"{needs}, {limits.most_of(accelerator):g} can be had"
 
 
@@ -263,7 +272,9 @@ def _with_pools(asked: _Asked, plan: Answer) -> Answer:
     return other if better else plan
 
 
-LATE = (Wall.BUDGET, Wall.POWER, Wall.AVAILABILITY, Wall.TPOT, Wall.TTFT, Wall.E2E)
+LIMITS = (Wall.BUDGET, Wall.POWER, Wall.AVAILABILITY)
+"""Walls of the question, which no change of the plan alone is known to get over."""
+LATE = (*LIMITS, Wall.TPOT, Wall.TTFT, Wall.E2E)
 
 
 def _nearest(asked: _Asked) -> tuple[Answer, ...]:

@@ -85,6 +85,14 @@ class Stacked:
             f"{p.engine.engine} {o.accelerator.id}" for o, p in zip(self.offers, self.profiles, strict=True)
         )
 
+    @cached_property
+    def most_memory_bytes(self) -> Array:
+        """What the runtime of each accelerator can hand out at most."""
+        key = ("memory", self._ids)
+        if key not in self.known:
+            self.known[key] = np.array([float(a.cuda_memory.high) for a in self.accelerators])
+        return cast(Array, self.known[key])
+
     def scalar(self, name: str) -> Array:
         """One calibration scalar of every profile; neutral at roofline fidelity, which takes none."""
         if self.fidelity == Fidelity.ROOFLINE:
@@ -117,6 +125,12 @@ class Stacked:
         if self.fidelity == Fidelity.ROOFLINE:
             none = np.zeros(len(self.offers))
             return LinkTerms(alpha_s=none, bytes_per_s=none + inf, half_bytes=none)
+        key = ("links", self._ids, kind, ranks, nodes, gpus)
+        if key not in self.known:
+            self.known[key] = self._links(kind, ranks, nodes=nodes, gpus=gpus)
+        return cast(LinkTerms, self.known[key])
+
+    def _links(self, kind: Kind, ranks: int, *, nodes: int, gpus: int) -> LinkTerms:
         factor = np.array([kernel_factor(profile) for profile in self.profiles])
         found = np.array(
             [

@@ -25,3 +25,10 @@ def test_other_accelerators_are_ranked_with_dated_prices():
     assert not app.exception
     assert any("Cheapest: " in text.value for text in app.markdown)
     assert any("Why not the others" in text.value for text in app.markdown)
+    app.toggle(key="plan-whole-nodes").set_value(True).run()
+    (cheapest,) = [text.value for text in app.markdown if "Cheapest: " in text.value]
+    assert "whole node" in cheapest
+    name = cheapest.split(" x ")[1].split(" (")[0]
+    app.button(key="plan-0").click().run()
+    assert name in app.title[0].value
+    assert not app.exception
