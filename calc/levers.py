@@ -143,12 +143,15 @@ def _offload_levers(scenario: Scenario) -> list[Lever]:
         return []
     return [
         _lever(
-            f"KV offload to {place}, {fmt.decimal_bytes(ROOM_BYTES_PER_GPU[behind])} per GPU",
+            f"KV offload to {place} per GPU",
             Kind.SAME_OUTPUT,
             kv_offload=behind,
             kv_offload_bytes="none",
         )
-        for behind, place in ((Behind.HOST, "host memory"), (Behind.SSD, "SSD"))
+        for behind, place in (
+            (Behind.HOST, f"host memory, {fmt.binary_bytes(ROOM_BYTES_PER_GPU[Behind.HOST])}"),
+            (Behind.SSD, f"SSD, {fmt.decimal_bytes(ROOM_BYTES_PER_GPU[Behind.SSD])}"),
+        )
     ]
 
 

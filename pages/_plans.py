@@ -27,7 +27,7 @@ REASONS = {
     "context": "where a request is longer than the model's context",
     "layout": "whose layout the model cannot take",
 }
-SPARES = {Spare.NONE: "nothing to spare", Spare.REPLICA: "one replica", Spare.NODE: "one node"}
+SPARES = {Spare.NONE: "nothing", Spare.REPLICA: "one replica", Spare.NODE: "one node"}
 ASKED = "_proof_asked_for"  # the scenario whose proof was asked for in this session
 
 
@@ -47,7 +47,7 @@ def _draw_search(result: Answer) -> None:
     """How GPUs are bought and what may fail, then the plans that follow."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         spare = st.selectbox(
-            "Keeps the promise at peak without",
+            "What may fail at peak",
             tuple(Spare),
             format_func=SPARES.__getitem__,
             key="plan-spare",
@@ -74,7 +74,12 @@ def _draw_ranking(ranking: Ranking) -> None:
     if priced:
         shown = priced[:SHOWN]
         show_table([_row(plan) for plan in shown])
-        st.caption("Ranked by list price per hour; each price is the cheapest dated on-demand one.")
+        notes = dict.fromkeys(f"{plan.inputs.offer.accelerator.name}: {plan.cost.note}" for plan in shown)
+        st.caption(
+            "Ranked by list price per hour; each price is the cheapest dated on-demand one. "
+            + plain_text("; ".join(notes))
+            + "."
+        )
         draw_apply([plan_change(plan) for plan in shown[:APPLIED]], key="plan")
     _draw_left_out(ranking, unpriced)
 
@@ -99,7 +104,6 @@ def _row(plan: Answer) -> dict[str, str]:
         "busy": fmt.optional(plan.fleet.utilization if plan.fleet else None, fmt.percent),
         "per hour": fmt.optional(plan.cost.usd_per_hour, fmt.usd),
         "per million out": fmt.optional(plan.cost.usd_per_million_output, fmt.usd),
-        "price": plan.cost.note,
     }
 
 
