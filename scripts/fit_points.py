@@ -2,7 +2,7 @@
 
 Per family: the share of bandwidth that 16-bit weights reach, and of compute. Per local engine: what its own kernels reach
 of 8- and 4-bit weights (one number per format for each family), overhead per layer and per step. Priors and the way numbers
-are picked (engine on a family, engine and version, engine, family, all) are those of fit_serving.
+are picked (engine on a family, engine and version, engine, family, all) are those of fit_constants.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from fit_serving import US, Parameter, profile_of
+from fit_constants import US, Parameter, profile_of
 from scipy.optimize import least_squares
 
 from calc.operators import Operators, compile_operators

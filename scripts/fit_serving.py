@@ -1,8 +1,7 @@
 """Fit of the constants of device and engine profiles on public serving points, with held-out errors.
 
-Unknowns are few, positive, and have log-normal priors from kernel tables (see PARAMETERS). The model is the product's own:
-operator table, rates, fixed point of the serving point. Tables are evaluated once per round, at the number of decoding
-sequences that the last round's constants imply; within a round only rates change, so that a fit takes seconds.
+The model is the product's own: operator table, rates, fixed point of the serving point. Tables are evaluated once per round, at the
+number of decoding sequences that the last round's constants imply; within a round only rates change, so that a fit takes seconds.
 """
 
 from __future__ import annotations
@@ -11,125 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from fit_constants import FAMILY, FROM_KERNELS, OLD, parameters, profile_of
 from scipy.optimize import least_squares
 
 from calc.collectives import curve_for
 from calc.operators import KINDS, ForwardPass, Kind, Operators, compile_operators
-from calc.profile import (
-    DEVICE_NUMBERS,
-    ENGINE_NUMBERS,
-    DeviceProfile,
-    EngineProfile,
-    Number,
-    Profile,
-    Schedule,
-)
-from calc.provenance import Provenance
+from calc.profile import Profile
 from calc.step.rates import Rates, RateTable, link_bytes_per_s, rate_table
 from calc.step.seconds import link_rows, pass_seconds
 from calc.step.serving import FirstToken, interleave
 from presets import accelerators
 from presets.measurements import ServingMeasurement
-from presets.profiles import PARENTS
-
-FAMILY = {
-    "h100-sxm5-80gb": "hopper",
-    "h200-sxm-141gb": "hopper",
-    "b200-sxm-180gb": "blackwell",
-    "b300-sxm-288gb": "blackwell",
-    "gb200-gpu": "blackwell",
-}
-ENGINES = ("vllm", "sglang", "tensorrt-llm")
-US = 1e-6
-OLD = "1.1"  # TensorRT-LLM up to 1.1 is slower on latent attention in 8 bits
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A fitted number: where it goes (scope is a family, an engine or ""), its prior and the prior's log-width."""
-
-    name: str
-    scope: str
-    prior: float
-    width: float
-    limit: float = np.inf
-
-
-def parameters() -> list[Parameter]:
-    """All fitted constants with their priors: kernel tables for shares, round numbers for overheads."""
-    out = [
-        Parameter("bandwidth.16bit", "hopper", 0.87, 0.06, 1),
-        Parameter("bandwidth.16bit", "blackwell", 0.80, 0.08, 1),
-        Parameter("bandwidth.4bit", "blackwell", 0.70, 0.10, 1),
-        Parameter("compute.16bit", "hopper", 0.76, 0.10, 1),
-        Parameter("compute.16bit", "blackwell", 0.68, 0.10, 1),
-        Parameter("compute.fp8", "hopper", 0.58, 0.12, 1),
-        Parameter("compute.fp8", "blackwell", 0.50, 0.12, 1),
-        Parameter("compute.fp4", "blackwell", 0.40, 0.12, 1),
-        Parameter("compute.fp8", "tensorrt-llm/hopper", 0.66, 0.12, 1),
-        Parameter("compute.fp4", "tensorrt-llm/blackwell", 0.45, 0.12, 1),
-        Parameter("compute.weight_only", "", 0.60, 0.15, 1),
-        Parameter("attention.bandwidth", "", 0.80, 0.10, 1),
-        Parameter("latent_attention.bandwidth", "", 0.60, 0.20, 1),
-        Parameter("prefill_attention.compute", "", 0.55, 0.15, 1),
-        Parameter("experts.compute", "", 0.55, 0.25, 1),
-        Parameter("experts.compute_4bit", "", 0.75, 0.20, 1),
-        Parameter("experts.routing", "", 0.75, 0.12, 1),
-        Parameter("activations.passes", "", 1.5, 0.35),
-        Parameter("activations.passes", "tensorrt-llm", 1.1, 0.35),
-        Parameter("layer.qk_norm_s", "", 10 * US, 0.35),
-        Parameter("layer.latent_s", "", 20 * US, 0.35),
-        Parameter("layer.latent_8bit_s", "tensorrt-llm@1.1", 50 * US, 0.5),
-        Parameter("layer.indexer_s", "", 40 * US, 0.5),
-        Parameter("layer.indexer_prefill", "", 2.0, 0.4),
-        Parameter("layer.mixer_s", "", 30 * US, 0.4),
-        Parameter("layer.experts_16bit_s", "", 20 * US, 0.35),
-        Parameter("layer.experts_8bit_s", "", 25 * US, 0.35),
-        Parameter("layer.experts_4bit_s", "", 8 * US, 0.5),
-        Parameter("layer.quantised_activations_s", "", 7 * US, 0.35),
-        Parameter("step_s", "", 650 * US, 0.3),
-    ]
-    for engine, layer in zip(ENGINES, (22, 22, 12), strict=True):
-        out += [
-            Parameter("layer_s", engine, layer * US, 0.3),
-            Parameter("sequence_s", engine, 16 * US, 0.3),
-            Parameter("collectives.factor", engine, 1.15, 0.10),
-            Parameter("eager_layer_s", engine, 50 * US, 0.35),
-        ]
-    return out
-
-
-# Numbers that serving points do not tell apart; from kernel tables and arithmetic.
-FIXED_DEVICE = {
-    "bandwidth.8bit": None,  # the 16-bit share
-    "bandwidth.activations": 0.8,
-    "compute.int8": 0.55,
-    "bandwidth.16bit": 0.75,
-    "compute.16bit": 0.6,
-    "compute.fp8": 0.5,
-    "compute.fp4": 0.4,
-    "kernel_s": 2.0 * US,
-}
-FIXED_ENGINE = {
-    "prefill_attention.compute_fp8": 0.0,
-    "attention.sequence_s": 0.08 * US,
-    "mixer.bandwidth": 0.7,
-    "prefill_attention.half_tokens": 500.0,
-    "experts.bandwidth": 0.92,
-    "layer.latent_8bit_s": 0.0,
-    "layer_s": 10.0 * US,
-    "sequence_s": 5.0 * US,
-    "collectives.factor": 1.15,
-    "eager_layer_s": 0.0,
-    "prefill.share": 1.0,
-    "ttft.server_s": 0.02,
-    "ttft.steps": 5.0,
-    "ttft.prefill": 1.3,
-}
-
-
-# TensorRT-LLM computes prompts in 8 bits over an 8-bit cache; median of its kernel curves on Hopper and Blackwell.
-FROM_KERNELS = {("prefill_attention.compute_fp8", "tensorrt-llm"): 0.41}
 
 
 @dataclass(frozen=True)
@@ -175,100 +66,6 @@ def rows_of(measured: Sequence[ServingMeasurement], spec_of: Callable[[str], obj
             )
         )
     return out
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a fitted number is from, and the median held-out error of the fit that made it."""
-
-    source: str
-    error: float | None
-
-
-def number(name: str, value: float, origin: Origin | None = None) -> Number:
-    """A constant with its origin; without one it is assumed."""
-    of = DEVICE_NUMBERS.get(name) or ENGINE_NUMBERS[name]
-    if origin is None:
-        return Number(value=value, of=of, provenance=Provenance.ASSUMED)
-    return Number(value=value, of=of, provenance=Provenance.FITTED, error=origin.error, source=origin.source)
-
-
-def profile_of(
-    values: dict[tuple[str, str], float],
-    family: str,
-    engine: str,
-    *,
-    version: str = "",
-    links: dict[str, tuple],
-    origins: dict[tuple[str, str], Origin] | None = None,
-) -> Profile:
-    """The profile that a set of constants means for one family, engine and version.
-
-    A constant is taken from its closest scope: engine on a family, engine and version, engine, family, all.
-    """
-    parent = PARENTS.get(family, family)
-    scopes = (
-        f"{engine}/{family}",
-        f"{engine}/{parent}",
-        *([f"{engine}@{version}"] if version else []),
-        engine,
-    )
-
-    def pick(name: str, default: float | None, order: tuple[str, ...]) -> Number:
-        for scope in order:
-            if (name, scope) in values:
-                return number(name, values[name, scope], (origins or {}).get((name, scope)))
-        if default is None:
-            raise KeyError(name, order)
-        return number(name, default)
-
-    device = {}
-    for name in DEVICE_NUMBERS:
-        default = FIXED_DEVICE.get(name)
-        if name in ("bandwidth.8bit", "bandwidth.4bit"):
-            default = pick("bandwidth.16bit", 0.8, (family, parent, "")).value
-        device[name] = pick(name, default, (family, parent, ""))
-    own = {name: pick(name, 0.0, scopes) for name in DEVICE_NUMBERS if _own(values, name, scopes)}
-    if "bandwidth.16bit" in own or "bandwidth.4bit" in own or "bandwidth.8bit" in own:
-        for name in ("bandwidth.16bit", "bandwidth.8bit", "bandwidth.4bit"):
-            own.setdefault(
-                name, own.get("bandwidth.8bit") or own.get("bandwidth.16bit") or own["bandwidth.4bit"]
-            )
-    if "compute.16bit" in own or "compute.weight_only" in own:
-        own.setdefault("compute.weight_only", own.get("compute.16bit"))
-        own.setdefault("compute.16bit", own["compute.weight_only"])
-    engine_numbers = {
-        name: pick(name, FIXED_ENGINE.get(name), (*scopes, family, parent, "")) for name in ENGINE_NUMBERS
-    }
-    schedule = SCHEDULES.get(engine, Schedule.SINGLE_USER)
-    return Profile(
-        device=DeviceProfile(
-            family=family,
-            accelerators=tuple(a for a, f in FAMILY.items() if f == family),
-            numbers=device,
-            all_reduce=links.get(family, links.get(parent, links["ampere"]))[0],
-            all_gather=links.get(family, links.get(parent, links["ampere"]))[1],
-        ),
-        engine=EngineProfile(
-            engine=engine,
-            version=version,
-            schedule=schedule,
-            families=(family,) if (f"{engine}/{family}" in {scope for _, scope in values}) else (),
-            numbers={**engine_numbers, **own},
-            chunk_tokens=512 if engine in ("llama.cpp", "ollama") else 8192,
-        ),
-    )
-
-
-def _own(values: dict[tuple[str, str], float], name: str, scopes: tuple[str, ...]) -> bool:
-    return any((name, scope) in values for scope in scopes if scope)
-
-
-SCHEDULES = {
-    "vllm": Schedule.MIXED,
-    "tensorrt-llm": Schedule.MIXED,
-    "sglang": Schedule.PREFILL_FIRST,
-}
 
 
 class Fit:

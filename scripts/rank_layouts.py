@@ -10,7 +10,8 @@ import json
 from collections import defaultdict
 
 import numpy as np
-from fit_profiles import first_token_fit, first_tokens, link_curves, spec_of
+from fit_first_tokens import first_token_fit, first_tokens
+from fit_profiles import link_curves, spec_of
 from fit_serving import Fit, rows_of
 
 from presets import measurements

@@ -15,7 +15,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 def scripts_importable(monkeypatch):
     monkeypatch.syspath_prepend(str(SCRIPTS))
     yield
-    for name in ("fit_kernels", "fit_serving", "fit_points"):
+    for name in ("fit_constants", "fit_kernels", "fit_serving", "fit_points"):
         sys.modules.pop(name, None)
 
 
