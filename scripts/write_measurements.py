@@ -223,77 +223,107 @@ ASSUMED_PROMPT, ASSUMED_CONTEXT = (
 
 
 def write_points() -> None:
+    """All single figures: those of the cases that we can name, and AccelMark's single streams."""
     with (CASES / "perf_points.csv").open() as stream:
-        points = list(csv.DictReader(stream))
-    out = []
-    for row in points:
-        group = row["case_id"].split("-")[0]
-        gpu = row["gpu"].replace("\u2011", "-")
-        metric = METRICS.get(row["metric"])
-        model = POINT_MODELS.get(row["model_id"], row["model_id"])
-        if group not in POINT_GROUPS or metric is None or gpu not in POINT_ACCELERATORS or not model:
-            continue
-        if group == "nim" and metric == "most_tokens_per_s":
-            continue
-        gpus, tp = int(float(row["n_gpus"] or 1)), row["tp"]
-        wide = tp.startswith("DEP")
-        shards = gpus if wide or not tp else int(float(tp))
-        if group == "mlperf51":
-            shards = {"llama3.1-405b": 8, "llama2-70b-99": 1, "mixtral-8x7b": 1, "llama3.1-8b": 1}[
-                row["model_id"]
-            ]
-            if row["model_id"] == "llama2-70b-99" and gpu in ("NVIDIA H100-SXM-80GB", "NVIDIA L40S"):
-                shards = 2 if "H100" in gpu else 4
-        local = metric != "most_tokens_per_s"
-        stages = int(float(row["pp"] or 1))
-        weights = POINT_FORMATS[row["weight_dtype"]]
-        narrow = weights in ("fp8", "nvfp4")
-        if model.endswith("405B-Instruct-FP8") and weights == "fp8":
-            weights = ""
-        if row["model_id"].startswith("deepseek-ai/DeepSeek-R1-0528"):
-            weights = ""
-            model = "nvidia/DeepSeek-V3.1-NVFP4" if row["weight_dtype"] == "nvfp4" else model
-        depth = row["notes"].split("depth ")[-1] if "at depth" in row["notes"] else "0"
-        prompt, output = (row["isl"] or "").lstrip("~"), row["osl"] or "0"
-        if group == "mlperf51":
-            prompt, output = map(str, MLPERF_LENGTHS[row["model_id"]])
-        value = float(row["value"])
-        if row["metric"] == "output_throughput_per_gpu":
-            value *= gpus
-        if metric in ("tpot_s", "ttft_s"):
-            value /= 1e3
-        out.append(
-            {
-                "id": row["case_id"],
-                "group": group,
-                "model": model,
-                "quantization": weights,
-                "kv_dtype": "fp8" if row["kv_dtype"] == "fp8" or (not local and narrow) else "bf16",
-                "accelerator": POINT_ACCELERATORS[gpu],
-                "gpus": gpus,
-                "tp": shards,
-                "pp": gpus // shards if local else stages,
-                "attention_dp": shards if wide else 1,
-                "ep": shards if wide else 0,
-                "engine": "tensorrt-llm"
-                if group == "mlperf51" and "AMD" not in gpu
-                else POINT_ENGINES.get(row["engine"], "vllm"),
-                "version": row["version"],
-                "batch": row["batch_or_concurrency"] if row["batch_or_concurrency"].isdigit() else "",
-                "depth": depth,
-                "prompt_tokens": prompt or str(ASSUMED_CONTEXT if group == "exl2" else ASSUMED_PROMPT),
-                "output_tokens": str(int(float(output))),
-                "metric": metric,
-                "value": f"{value:.6g}",
-                "source": row["url"],
-            }
-        )
-    out += accelmark()
+        found = [point_of(row) for row in csv.DictReader(stream)]
+    out = [point for point in found if point is not None] + accelmark()
     with POINTS_OUT.open("w", newline="") as stream:
         writer = csv.DictWriter(stream, POINT_COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(out)
     print(f"{len(out)} points -> {POINTS_OUT}")
+
+
+def point_of(row: dict[str, str]) -> dict[str, object] | None:
+    """One published figure in our terms; None where its model, accelerator or quantity is not among ours."""
+    group = row["case_id"].split("-")[0]
+    gpu = row["gpu"].replace("\u2011", "-")
+    metric = METRICS.get(row["metric"])
+    model = POINT_MODELS.get(row["model_id"], row["model_id"])
+    if group not in POINT_GROUPS or metric is None or gpu not in POINT_ACCELERATORS or not model:
+        return None
+    if group == "nim" and metric == "most_tokens_per_s":
+        return None
+    local = metric != "most_tokens_per_s"
+    gpus = int(float(row["n_gpus"] or 1))
+    shards = shards_of(row, group, gpu, gpus)
+    wide = row["tp"].startswith("DEP")
+    prompt, output = lengths_of(row, group)
+    value = float(row["value"])
+    if row["metric"] == "output_throughput_per_gpu":
+        value *= gpus
+    if metric in ("tpot_s", "ttft_s"):
+        value /= 1e3
+    nvidia = group == "mlperf51" and "AMD" not in gpu
+    return {
+        "id": row["case_id"],
+        "group": group,
+        **checkpoint_of(row, model),
+        "kv_dtype": cache_format(row, POINT_ACCELERATORS[gpu], local=local),
+        "accelerator": POINT_ACCELERATORS[gpu],
+        "gpus": gpus,
+        "tp": shards,
+        "pp": gpus // shards if local else int(float(row["pp"] or 1)),
+        "attention_dp": shards if wide else 1,
+        "ep": shards if wide else 0,
+        "engine": "tensorrt-llm" if nvidia else POINT_ENGINES.get(row["engine"], "vllm"),
+        "version": row["version"],
+        "batch": row["batch_or_concurrency"] if row["batch_or_concurrency"].isdigit() else "",
+        "depth": row["notes"].split("depth ")[-1] if "at depth" in row["notes"] else "0",
+        "prompt_tokens": prompt,
+        "output_tokens": output,
+        "metric": metric,
+        "value": f"{value:.6g}",
+        "source": row["url"],
+    }
+
+
+MLPERF_SHARDS = {"llama3.1-405b": 8, "llama2-70b-99": 1, "mixtral-8x7b": 1, "llama3.1-8b": 1}
+LLAMA2_SHARDS = {"NVIDIA H100-SXM-80GB": 2, "NVIDIA L40S": 4}
+
+
+def shards_of(row: dict[str, str], group: str, gpu: str, gpus: int) -> int:
+    """The tensor-parallel degree; where no page states one, all GPUs, or the fewest that MLPerf's model fits."""
+    if group == "mlperf51":
+        own = LLAMA2_SHARDS.get(gpu) if row["model_id"] == "llama2-70b-99" else None
+        return own or MLPERF_SHARDS[row["model_id"]]
+    return gpus if row["tp"].startswith("DEP") or not row["tp"] else int(float(row["tp"]))
+
+
+def checkpoint_of(row: dict[str, str], model: str) -> dict[str, str]:
+    """The checkpoint and what it is requantised to; some are published in the format that was served."""
+    weights = POINT_FORMATS[row["weight_dtype"]]
+    if model.endswith("405B-Instruct-FP8") and weights == "fp8":
+        weights = ""
+    if row["model_id"].startswith("deepseek-ai/DeepSeek-R1-0528"):
+        weights = ""
+        model = "nvidia/DeepSeek-V3.1-NVFP4" if row["weight_dtype"] == "nvfp4" else model
+    return {"model": model, "quantization": weights}
+
+
+BLACKWELL = ("b200", "gb200", "b300", "gb300")
+
+
+def cache_format(row: dict[str, str], accelerator: str, *, local: bool) -> str:
+    """The cache format: as stated, or 8 bits where a maximum was reached with 8- or 4-bit weights.
+
+    NVIDIA's page sets it for gpt-oss too: 8 bits, except on Hopper.
+    """
+    narrow = POINT_FORMATS[row["weight_dtype"]] in ("fp8", "nvfp4")
+    if row["model_id"].startswith("openai/gpt-oss") and accelerator.startswith(BLACKWELL):
+        narrow = True
+    return "fp8" if row["kv_dtype"] == "fp8" or (not local and narrow) else "bf16"
+
+
+def lengths_of(row: dict[str, str], group: str) -> tuple[str, str]:
+    """Prompt and output tokens; MLPerf's are the means of its data sets."""
+    if group == "mlperf51":
+        prompt, output = MLPERF_LENGTHS[row["model_id"]]
+        return str(prompt), str(output)
+    prompt_text = (row["isl"] or "").lstrip("~")
+    return prompt_text or str(ASSUMED_CONTEXT if group == "exl2" else ASSUMED_PROMPT), str(
+        int(float(row["osl"] or "0"))
+    )
 
 
 def accelmark() -> list[dict[str, object]]:
