@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from calc.model import Mlp, Moe, Part, Split
 from calc.operators.rows import Kind, Operator
+from calc.operators.sharding import Degrees
 from calc.operators.surroundings import ACTIVATION_BYTES, Surroundings
+from calc.quantization import FORMATS, StoredFormat
 
 
 def mlp_operators(mlp: Mlp, around: Surroundings) -> Iterator[Operator]:
@@ -26,12 +28,13 @@ def moe_operators(moe: Moe, around: Surroundings) -> Iterator[Operator]:
     shared = [w for w in moe.weights if w.part is Part.SHARED_EXPERTS]
     routed = [w for w in moe.weights if w.part is Part.EXPERTS and len(w.shape) >= 2]
     yield from around.gemm("router", router, ranks=1)
-    yield from _exchange("expert dispatch", moe, around, element_bytes=DISPATCH_BYTES)
+    form = around.format_of(max(routed, key=lambda w: w.elements)) if routed else "bf16"
+    yield from _exchange("expert dispatch", moe, around, element_bytes=_dispatched_bytes(form, degrees))
     elements = sum(w.elements for w in routed)
     yield around.operator(
         "experts",
         Kind.EXPERTS,
-        format=around.format_of(max(routed, key=lambda w: w.elements)) if routed else "bf16",
+        format=form,
         weight_bytes=sum(around.stored_bytes(w) for w in routed) / degrees.experts,
         flop_per_token=2.0 * elements * moe.top_k / moe.n_experts / degrees.experts,
         activation_bytes_per_token=ACTIVATION_BYTES
@@ -53,6 +56,28 @@ def moe_operators(moe: Moe, around: Surroundings) -> Iterator[Operator]:
 
 
 DISPATCH_BYTES = 1.0  # wide expert parallelism sends tokens in fp8 and gets sums back in 16 bits
+FP4_BYTES = 9.0 / 16.0  # 16 values of 4 bits and their 8-bit scale
+
+
+def _computed_bytes(stored: StoredFormat) -> float:
+    """Bytes of one element as the grouped matrix products read it."""
+    if stored.activations == "nvfp4":
+        return FP4_BYTES
+    return 1.0 if stored.activations in ("fp8", "int8") else ACTIVATION_BYTES
+
+
+def _dispatched_bytes(form: str, degrees: Degrees) -> float:
+    """Bytes of one element of a token on its way to the experts; sums come back in 16 bits.
+
+    Within a node tokens are quantised before they are gathered where the experts' format has activations with one scale or in
+    FP4; block-scaled fp8 is quantised behind the exchange.
+    Source: TensorRT-LLM's all-gather dispatch ("always post-quant"), FlashInfer's in vLLM and SGLang; DeepEP's README.
+    """
+    if degrees.nodes > 1:
+        return DISPATCH_BYTES
+    stored = FORMATS[form]
+    one_scale = stored.block is None and stored.group is None
+    return _computed_bytes(stored) if one_scale or stored.activations == "nvfp4" else ACTIVATION_BYTES
 
 
 def _exchange(name: str, moe: Moe, around: Surroundings, *, element_bytes: float) -> Iterator[Operator]:
@@ -76,6 +101,6 @@ def _exchange(name: str, moe: Moe, around: Surroundings, *, element_bytes: float
         name,
         Kind.ALL_GATHER if name.endswith("dispatch") else Kind.REDUCE_SCATTER,
         ranks=degrees.experts,
-        message_bytes_per_token=ACTIVATION_BYTES * around.width,
+        message_bytes_per_token=element_bytes * around.width,
         token_ranks=float(degrees.token_ranks),
     )

@@ -144,6 +144,18 @@ def test_a_fuller_expert_rank_does_more_work():
     assert even.weight_bytes[0, 0] < skewed.weight_bytes[0, 0] <= 1.0
 
 
+@pytest.mark.parametrize(
+    ("quantization", "element_bytes"), [("nvfp4", 9 / 16), ("fp8", 1), ("fp8-block", 2), (None, 2)]
+)
+def test_tokens_are_gathered_as_the_experts_read_them_and_come_back_in_16_bits(quantization, element_bytes):
+    spec = models.load("Qwen/Qwen3-30B-A3B")
+    layout = Layout(tp=4, ep=4, attention_dp=4)
+    table = compile_operators(spec, layout, quantization=quantization).evaluate(ForwardPass.decode(10, 100))
+    message = {row["name"]: row["message_bytes"] for row in table.rows()}
+    assert message["expert dispatch"] == pytest.approx(4 * 10 * 2048 * element_bytes)
+    assert message["expert combine"] == 4 * 10 * 2048 * 2
+
+
 def test_adapters_add_two_thin_products_per_matrix():
     plain = compile_operators(LLAMA_8B, Layout()).evaluate(ForwardPass.decode(1, 10))
     served = compile_operators(LLAMA_8B, Layout(), lora_rank=16, lora_adapters=3)
