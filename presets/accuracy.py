@@ -14,17 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from calc.layout import Layout
-from calc.memory.kv import decoder_sublayers, sequence_bytes
-from calc.model import ModelSpec, Moe
+from calc.model import ModelSpec
 from calc.provenance import Estimate
-from calc.quantization import weight_bytes
 from calc.step import StepModel
 from presets import accelerators, measurements, models, profiles
+from presets.maximum_load import most_tokens_per_s
 from presets.measurements import PointMeasurement, ServingMeasurement
-
-USABLE_MEMORY_SHARE: Final = 0.9  # what engines let weights and cache have
-MOST_SEQUENCES: Final = 4096  # a maximum-load run is not given more at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +191,7 @@ def _predicted(
 ) -> tuple[str, str, tuple[float, float, float], float]:
     """(quantity, unit, range, measured) of a single figure."""
     if point.metric == "most_tokens_per_s":
-        low, best, high = _most_tokens_per_s(point, spec, model)
+        low, best, high = most_tokens_per_s(point, spec, model)
         return "most tokens/s", "tokens/s", (low, best, high), point.value
     if point.group == "nim":
         served = model.serving(
@@ -214,71 +209,6 @@ def _predicted(
         total = model.step(step).total
         seconds += times * np.array([float(total.low[0]), float(total.best[0]), float(total.high[0])])
     return point.metric.removesuffix("_per_s"), "s", (seconds[0], seconds[1], seconds[2]), point.observed_s
-
-
-def _most_tokens_per_s(
-    point: PointMeasurement, spec: ModelSpec, model: StepModel
-) -> tuple[float, float, float]:
-    """Output tokens/s of all GPUs at the best batch and the best layout that the figure leaves open."""
-    found = [
-        _at_best_batch(point, spec, model if layout == point.layout else _relaid(model, layout))
-        for layout in _open_layouts(point, spec)
-    ]
-    return max(found, key=lambda ends: ends[1])
-
-
-def _open_layouts(point: PointMeasurement, spec: ModelSpec) -> tuple[Layout, ...]:
-    """Layouts that a maximum may have been reached with.
-
-    A stated degree stands, but a mixture of experts may have spread its experts and attention over those GPUs. Where only
-    the number of GPUs is stated (MLPerf's summary), any degree in a node.
-    """
-    stated = point.layout
-    if point.group == MLPERF:
-        return tuple(Layout(tp=tp) for tp in (1, 2, 4, 8) if point.gpus % tp == 0)
-    experts = any(isinstance(sublayer, Moe) for _, sublayer in decoder_sublayers(spec))
-    if not experts or stated.tp == 1 or stated.ep or stated.pp > 1:
-        return (stated,)
-    return stated, Layout(tp=stated.tp, ep=stated.tp, attention_dp=stated.tp)
-
-
-MLPERF: Final = "mlperf51"
-
-
-def _relaid(model: StepModel, layout: Layout) -> StepModel:
-    """The same question on another layout."""
-    return StepModel.of(
-        model.spec,
-        model.accelerator,
-        layout,
-        model.profile,
-        quantization=model.quantization,
-        kv_dtype=model.kv_dtype,
-    )
-
-
-def _at_best_batch(point: PointMeasurement, spec: ModelSpec, model: StepModel) -> tuple[float, float, float]:
-    """Output tokens/s at the best batch that memory holds, replicas side by side; zero where the weights leave no room."""
-    layout, device = model.layout, model.accelerator
-    replicas = max(1, round(point.gpus / layout.gpus_per_replica))
-    room = USABLE_MEMORY_SHARE * float(device.memory_label_bytes or 0) * layout.gpus_per_replica
-    room -= weight_bytes(spec, point.quantization).stored
-    if room <= 0:
-        return 0.0, 0.0, 0.0
-    whole = (
-        point.engine == "tensorrt-llm"
-    )  # its scheduler admits a request only with room for all of its tokens
-    held_tokens = point.prompt_tokens + point.output_tokens / (1.0 if whole else 2.0)
-    one = sequence_bytes(spec, round(held_tokens), kv_dtype=point.kv_dtype)
-    most = float(np.clip(room / max(one, 1), 1, MOST_SEQUENCES))
-    steady = model.steady_tokens_per_s(
-        input_tokens=point.prompt_tokens,
-        output_tokens=point.output_tokens,
-        batch=np.unique(np.rint(np.geomspace(1, most, 24))),
-    )
-    best = int(np.argmax(steady.best))
-    low, middle, high = (float(end[best]) for end in (steady.low, steady.best, steady.high))
-    return replicas * low, replicas * middle, replicas * high
 
 
 @cache

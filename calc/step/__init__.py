@@ -9,15 +9,18 @@ from calc.step.estimate import (
     serving_point,
     step_estimate,
 )
+from calc.step.offline import OfflineWork, offline_tokens_per_s
 from calc.step.offload import offloaded_step
 from calc.step.results import binding
 
 __all__ = [
     "Fidelity",
+    "OfflineWork",
     "ServingPoint",
     "StepEstimate",
     "StepModel",
     "binding",
+    "offline_tokens_per_s",
     "offloaded_step",
     "serving_point",
     "speculative_tpot_s",

@@ -155,14 +155,11 @@ class StepModel:
         return self.expected(step, eager=holds_prompt(step)).total
 
     def _decode_and_mixed(
-        self, decoding: Any, context: Any, *, riders: Any, chunk: Any, prefix: Any, prompts: Any = 1.0
+        self, decoding: Any, context: Any, *, riders: Any, chunk: Any, prefix: Any
     ) -> tuple[Array, Array]:
-        """Seconds of a decode step, and of a step with prompts and `riders` decoding beside them, evaluated as one table."""
-        decoding, context, riders, chunk, prefix, prompts = np.broadcast_arrays(
-            *(
-                np.atleast_1d(np.asarray(v, dtype=float))
-                for v in (decoding, context, riders, chunk, prefix, prompts)
-            )
+        """Seconds of a decode step, and of a step with a prompt and `riders` decoding beside it, evaluated as one table."""
+        decoding, context, riders, chunk, prefix = np.broadcast_arrays(
+            *(np.atleast_1d(np.asarray(v, dtype=float)) for v in (decoding, context, riders, chunk, prefix))
         )
         none = np.zeros(len(decoding))
         both = self._best(
@@ -170,7 +167,6 @@ class StepModel:
                 decode_sequences=np.concatenate([decoding, riders]),
                 decode_context=np.concatenate([context, context]),
                 prefill_tokens=np.concatenate([none, chunk]),
-                prefill_sequences=np.concatenate([prompts, prompts]),
                 prefix_tokens=np.concatenate([none, prefix]),
             )
         )
@@ -249,35 +245,6 @@ class StepModel:
             users=np.asarray(concurrency, dtype=float),
             transfer_s=transfer + np.asarray(load_s, dtype=float),
         )
-
-    def steady_tokens_per_s(self, *, input_tokens: float, output_tokens: float, batch: Any) -> Estimate:
-        """Output tokens/s of a replica whose `batch` slots are never empty: offline work, no server between.
-
-        Nobody waits for a single token, so the host prepares and reads out steps behind the GPU's back: its time per sequence
-        is not paid. While its slots make `output_tokens` steps, each of them takes one new prompt in; as many prompts share a step as its
-        token budget holds.
-        """
-        users = np.asarray(batch, dtype=float) / (self.layout.attention_dp * self.layout.dp * self.layout.pp)
-        budget = float(self.profile.engine.chunk_tokens)
-        together = np.minimum(np.maximum(1.0, budget // input_tokens), np.maximum(users, 1.0))
-        chunk = min(float(input_tokens), budget)
-        prefix = (float(input_tokens) - chunk) / 2.0
-        context = float(input_tokens) + float(output_tokens) / 2.0
-        alone = self.profile.engine.schedule is not Schedule.MIXED
-        hidden = replace(self, reached_rates=replace(self.reached_rates, step_sequence_s=0.0))
-        decode_s, mixed_s = hidden._decode_and_mixed(  # noqa: SLF001 - the same class
-            users,
-            context,
-            riders=0.0 if alone else users,
-            chunk=chunk * together,
-            prefix=prefix,
-            prompts=together,
-        )
-        extra_s = (mixed_s if alone else mixed_s - decode_s) / together * (float(input_tokens) / chunk)
-        cycle_s = output_tokens * decode_s + users * extra_s
-        factor = 1.0 if self.fidelity is Fidelity.ROOFLINE else self.factor
-        best = np.asarray(batch, dtype=float) * output_tokens / cycle_s
-        return Estimate(low=best / factor, best=best, high=best * factor, provenance=self.profile.provenance)
 
     def _point(
         self, found: Interleaved, *, context: Any, output_tokens: Array, users: Array, transfer_s: Any

@@ -129,11 +129,16 @@ def soft_maximum(first: Array, second: Array, exponent: float) -> Array:
 
 
 def _fixed_seconds(operators: Operators, rates: Rates, step: ForwardPass, *, eager: Any) -> Array:
-    """What the engine costs beside the kernels: per layer by what it has, per step, per sequence."""
-    layers = operators.features["layers"]
+    """What the engine costs beside the kernels: per layer by what it has, and its host's work."""
     per_layer = (operators.feature_counts * rates.fixed_s).sum(axis=0)
-    handled = BATCHED_SEQUENCES * -np.expm1(-np.asarray(step.sequences) / BATCHED_SEQUENCES)
-    fixed = per_layer + rates.step_s + rates.step_sequence_s * handled
-    if np.any(eager):
-        fixed = fixed + np.where(eager, layers * rates.eager_layer_s, 0.0)
+    fixed = per_layer + host_seconds(operators, rates, step, eager=eager)
     return np.asarray(np.where(np.asarray(step.tokens) + step.encoder_tokens > 0, fixed, 0.0))
+
+
+def host_seconds(operators: Operators, rates: Rates, step: ForwardPass, *, eager: Any) -> Array:
+    """What the host does for a step: per step, per sequence, and the launches of a step that no graph captures."""
+    handled = BATCHED_SEQUENCES * -np.expm1(-np.asarray(step.sequences) / BATCHED_SEQUENCES)
+    spent = rates.step_s + rates.step_sequence_s * handled
+    if np.any(eager):
+        spent = spent + np.where(eager, operators.features["layers"] * rates.eager_layer_s, 0.0)
+    return np.asarray(spent)

@@ -138,20 +138,6 @@ def test_layers_on_the_host_cost_what_the_host_reads():
         offloaded_step(on_gpu, on_host, step, gpu_layers=33)
 
 
-def test_offline_throughput_is_that_of_slots_that_are_never_empty():
-    model = StepModel.of(SPEC, H100, Layout(tp=4), profiles.load(H100, "vllm"), quantization="fp8")
-    batch = np.array([1.0, 32.0, 256.0])
-    decode = model.step(ForwardPass.decode(batch, 1.0 + 500.0)).total.best
-    free = model.steady_tokens_per_s(input_tokens=1, output_tokens=1000, batch=batch).best
-    hidden = model.profile.number("sequence_s") * batch  # the host's work, behind the GPU's back
-    assert np.all(free >= batch / decode)
-    assert np.all(free <= batch / (decode - hidden))
-    long = model.steady_tokens_per_s(input_tokens=4000, output_tokens=1000, batch=batch).best
-    assert np.all(long < free)
-    served = model.serving(input_tokens=4000.0, output_tokens=1000.0, concurrency=batch).tokens_per_s.best
-    assert np.all(served <= long * 1.02)
-
-
 def test_drafts_pay_at_small_batches_and_not_at_large_ones():
     spec, profile = models.load("meta-llama/Meta-Llama-3.1-8B"), profiles.load(H100, "vllm")
     model = StepModel.of(spec, H100, Layout(), profile)
