@@ -96,7 +96,7 @@ ENGINE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
         "experts.compute_4bit": "share of what dense weights reach, computing 4-bit experts",
         "experts.routing": "share of the distinct experts of uniform routing that real traffic touches",
         "activations.passes": "times the counted activation traffic",
-        "collectives.factor": "times the fastest measured kernel",
+        "collectives.factor": "times the fastest measured kernel, small messages",
         "layer_s": "seconds per layer",
         "layer.qk_norm_s": "seconds per layer with query and key norms",
         "layer.latent_s": "seconds per layer with latent attention",

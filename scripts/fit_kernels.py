@@ -42,6 +42,10 @@ BYTES = {
     "bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "int4_wo": 0.53, "int8_wo": 1.0,
     "w4a16_mxfp4": 0.53125, "w4a8_mxfp4_mxfp8": 0.53125,
 }  # fmt: skip
+ACTIVATIONS = {  # bytes of one element as the grouped products read it
+    "bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "int4_wo": 2.0, "int8_wo": 2.0, "w4a16_mxfp4": 2.0,
+    "w4a8_mxfp4_mxfp8": 1.03125,
+}  # fmt: skip
 PEAK = {
     "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "int4_wo": "bf16", "int8_wo": "bf16",
     "w4a16_mxfp4": "bf16", "w4a8_mxfp4_mxfp8": "fp8",
@@ -190,7 +194,8 @@ def expert_curves(folder: Path) -> list[dict]:
         one = 3 * rows["hidden"] * rows["inter"]
         rows["weights"] = distinct * one * BYTES[form]
         rows["flop"] = 2 * one * tokens * top_k
-        rows["act"] = 2 * tokens * top_k * (2 * rows["hidden"] + 3 * rows["inter"])
+        narrow = ACTIVATIONS[form]
+        rows["act"] = tokens * top_k * ((6 + 2 * narrow) * rows["hidden"] + (8 + 2 * narrow) * rows["inter"])
         shape = np.unique(rows["shape"], return_inverse=True)[1]
         out.append(_work_fit("experts", key, rows, device, form, held=shape))
     return out

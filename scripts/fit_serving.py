@@ -119,10 +119,10 @@ class Fit:
         self.uniform = [self.operators.evaluate(step) for step in self.passes]
         self.link_seconds = [self._link_times(table) for table in self.tables]
 
-    def _link_times(self, table: object) -> np.ndarray:
-        """Seconds of every collective with factor one; row by row, since ranks differ."""
+    def _link_times(self, table: object) -> tuple[np.ndarray, np.ndarray]:
+        """Seconds of every collective that an engine's factor multiplies, and the others; row by row, since ranks differ."""
         rows = link_rows(self.operators)
-        out = np.zeros((len(rows), len(self.rows)))
+        small, large = np.zeros((2, len(rows), len(self.rows)))
         ranks = self.operators.numbers["ranks"][rows]
         kinds = self.operators.kind_index[rows]
         sizes = table.message_bytes[rows]
@@ -140,8 +140,10 @@ class Fit:
                     )
                     where = (self.which[None, :] == combo) & (ranks == n) & (kinds == kind)
                     if where.any():
-                        out[where] = curve_for(curves, int(n)).seconds(sizes[where], link)
-        return out
+                        curve = curve_for(curves, int(n))
+                        large[where] = sizes[where] / (curve.beta_of_link * link)
+                        small[where] = curve.seconds(sizes[where], link) - large[where]
+        return small, large
 
     def step_seconds(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         profiles = self.profiles(vector)
@@ -159,7 +161,8 @@ class Fit:
         out = []
         for index, step in enumerate(self.passes):
             table = self._rerouted(index, routing)
-            links = self.link_seconds[index] * factor
+            small, large = self.link_seconds[index]
+            links = small * factor + large
             out.append(pass_seconds(table, rates, step, lambda t, r, s=links: s, eager=index == 1).total)
         return out[0], out[1], np.asarray([p.number("prefill.share") for p in profiles])[self.which]
 

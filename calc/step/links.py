@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -79,8 +80,17 @@ def profile_links(
 
 
 def kernel_factor(profile: Profile) -> float:
-    """Times that an engine's collectives take over the fastest measured kernel, a measured endpoint's factor included."""
-    return profile.number("collectives.factor") * profile.calibration.get("communication_factor")
+    """Times that collectives take longer on a measured endpoint than its profile says."""
+    return profile.calibration.get("communication_factor")
+
+
+def as_run(curve: LinkCurve, factor: float) -> LinkCurve:
+    """A curve of the fastest kernels as an engine runs it, `factor` times slower at small messages.
+
+    Start-up and the root term, which is what small and middle messages lose, are the engine's own kernel's; the rate of large
+    messages is the link's, which every engine leaves to the same library.
+    """
+    return replace(curve, alpha_s=factor * curve.alpha_s, half_bytes=factor**2 * curve.half_bytes)
 
 
 def crosses_bus(accelerator: Accelerator, operators: Operators) -> bool:
@@ -112,17 +122,18 @@ def link_of(
     gpus: int | None = None,
     node_size: int | None = None,
 ) -> tuple[LinkCurve, float]:
-    """The curve of a collective among `ranks` GPUs, and the one-way rate of the link that it refers to.
+    """The curve of a collective among `ranks` GPUs as the engine runs it, and the one-way rate of the link that it refers to.
 
     `node_size`: devices that talk without a network, where that is known already; see `devices_inside`.
     """
     inside = node_size or devices_inside(accelerator, nodes=nodes, gpus=gpus)
+    engine = profile.number("collectives.factor")
     if ranks > inside and kind is not Kind.POINT_TO_POINT:
-        return NODE_CURVE, NODE_LINK_BYTES_PER_S
+        return as_run(NODE_CURVE, engine), NODE_LINK_BYTES_PER_S
     rate = link_bytes_per_s(accelerator, ranks)
     if kind is not Kind.POINT_TO_POINT and accelerator.link_among(ranks) is None:
         rate /= PCIE_HOSTS
-    return _curve(profile, kind, ranks), rate
+    return as_run(_curve(profile, kind, ranks), engine), rate
 
 
 def _curve(profile: Profile, kind: Kind, ranks: int) -> LinkCurve:
