@@ -33,7 +33,7 @@ def main() -> None:
     if wanted in pages and pages[wanted].url_path != chosen.url_path:
         st.switch_page(pages[wanted])
     try:
-        draw_sidebar()
+        draw_sidebar(chosen.url_path)
     except RidgebeamError as error:
         show_title("This scenario cannot be answered as it stands")
         show_error(error)

@@ -18,6 +18,7 @@ from pages._own_hardware import GPU_KEY, draw_own_hardware, forget_carried
 
 SCENARIO_KEY = "_scenario"
 PROBLEMS_KEY = "_link_problems"
+PAGE_KEY = "_page"
 PASTED_PARAMETER = "pasted"  # in a link: its scenario had a pasted config that the link could not carry
 MAX_UPLOAD_MB = 5
 NUMBER_OR_NONE = (r"^\s*([0-9.,eE+-]*|none)\s*$", "A number, or empty for none.")
@@ -37,11 +38,15 @@ def current_scenario() -> Scenario:
     return found if isinstance(found, Scenario) else DEFAULT
 
 
-def draw_sidebar() -> None:
-    """Draw all controls and keep the scenario that they describe; raises `InputError` on a value it cannot use."""
+def draw_sidebar(page: str) -> None:
+    """Draw all controls and keep the scenario that they describe; raises `InputError` on a value it cannot use.
+
+    `page`: the address of the page around which they are drawn.
+    """
     if PROBLEMS_KEY not in st.session_state:
         st.session_state[PROBLEMS_KEY] = from_query(st.query_params.to_dict())
-    _restore_what_an_interrupted_run_lost()
+    else:
+        _restore_what_an_interrupted_run_lost(page)
     with st.sidebar:
         st.subheader("Model")
         _draw(table.MODEL[0])
@@ -69,17 +74,28 @@ def draw_sidebar() -> None:
         _draw(*table.FIDELITY)
         with st.expander("More: efficiency, profile"):
             _draw(*table.FIDELITY_MORE)
+    st.session_state[PAGE_KEY] = page
     st.session_state[SCENARIO_KEY] = read_controls(st.session_state)
 
 
-def _restore_what_an_interrupted_run_lost() -> None:
-    """A page switch during a run drops values that came from the link; the scenario of that run still has them."""
-    kept = st.session_state.get(SCENARIO_KEY)
-    if not isinstance(kept, Scenario):
-        return
+def _restore_what_an_interrupted_run_lost(page: str) -> None:
+    """A page left before it was drawn: the values of its link are set again, or told to the browser again.
+
+    A run that was interrupted loses values that came from the link; its scenario, or the link's, still has them. A
+    browser that was left no time to draw a control asks for the next page without that control's value: only a value
+    that is assigned is sent to it a second time.
+    """
+    opened, _ = st.session_state[PROBLEMS_KEY]
+    kept = st.session_state.get(SCENARIO_KEY, opened)
+    switched = st.session_state.get(PAGE_KEY, page) != page
     for control in table.CONTROLS:
-        if control.parameter not in st.session_state and control.parameter not in st.query_params:
-            st.session_state[control.parameter] = widget_value(control, kept)
+        name = control.parameter
+        if name in st.query_params:
+            continue
+        if name not in st.session_state:
+            st.session_state[name] = widget_value(control, kept)
+        elif switched and st.session_state[name] != widget_value(control, DEFAULT):
+            st.session_state[name] = st.session_state[name]
 
 
 def link_notices() -> list[str]:
