@@ -64,12 +64,14 @@ class MemoryBar:
     """Where the memory of one GPU goes, in bytes, in the order in which it stacks.
 
     `wall_bytes`: where the KV cache ends. `peak_bytes`: where the sequences active at peak would end; past the wall,
-    they wait. None where nothing serves.
+    they wait. None where nothing serves. `limit_bytes`: where the most sequences that a replica may run would end; None
+    where that is the wall.
     """
 
     parts: tuple[tuple[str, float], ...]
     wall_bytes: float
     peak_bytes: float | None
+    limit_bytes: float | None
     active_per_replica: float | None
 
 
@@ -80,14 +82,17 @@ def memory_bar(result: Answer) -> MemoryBar:
     below = sum(size for name, size in parts if name not in {"kv", "free"})
     room = max(0.0, memory.kv_bytes_per_gpu)
     free = max(0.0, memory.total_bytes_per_gpu - below - room)
-    peak = active = None
+    peak = active = limit = None
     if result.fleet is not None and result.sequences is not None:
         active = result.fleet.active / result.fleet.replicas
         peak = below + room * active / result.sequences.fit
+        if result.sequences.batch < result.sequences.fit:
+            limit = below + room * result.sequences.batch / result.sequences.fit
     return MemoryBar(
         parts=(*parts, ("kv", room), ("free", free)),
         wall_bytes=below + room if room else memory.total_bytes_per_gpu,
         peak_bytes=peak,
+        limit_bytes=limit,
         active_per_replica=active,
     )
 

@@ -6,6 +6,7 @@ the range is wider than a tenth of the value, because a third would claim more t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from math import floor, inf, isfinite, isnan, log10
 
@@ -16,6 +17,8 @@ DIGITS = 3
 DIGITS_OF_A_WIDE_RANGE = 2
 WIDE_RANGE = 0.1  # (high - low) / best from which the third digit is noise
 UNKNOWN = "unknown"
+
+ONE_DECIMAL = re.compile(r"\.\d(?!\d)")
 
 Quantity = float | Estimate
 Scales = tuple[tuple[float, str], ...]
@@ -94,8 +97,8 @@ def percent(share: Quantity) -> str:
 
 
 def usd(value: Quantity) -> str:
-    """US dollars: "$0.42", "$1,230"; an estimate as "$0.42 (0.38 to 0.47)"."""
-    return "$" + _reading(value, ((1.0, ""),))
+    """US dollars: "$0.42", "$7.80", "$1,230"; an estimate as "$0.42 (0.38 to 0.47)"."""
+    return "$" + ONE_DECIMAL.sub(r"\g<0>0", _reading(value, ((1.0, ""),)))
 
 
 def factor(value: Quantity) -> str:

@@ -11,8 +11,9 @@ from calc.memory.engines import Ledger
 from calc.model import ModelSpec
 from calc.profile import Profile
 from calc.provenance import Estimate, Provenance, weakest
-from calc.scenario import Scenario
+from calc.scenario import Scenario, Traffic
 from calc.sizing import DecodeStep, FleetStep, MemoryStep, PrefillStep, SequencesStep
+from calc.slo import Slo
 from calc.verdict import Verdict
 
 
@@ -95,6 +96,28 @@ class Answer:
             return self.nodes * self.inputs.offer.accelerator.host_devices
         replicas = self.fleet.replicas if self.fleet else 1
         return self.layout.gpus_per_replica * replicas
+
+
+def question(inputs: Inputs) -> str:
+    """What is asked, in one sentence: the model, its traffic, its targets."""
+    scenario = inputs.scenario
+    tokens = f"{fmt.count(scenario.input_tokens)} tokens in and {fmt.count(scenario.output_tokens)} out"
+    if scenario.traffic == Traffic.USERS:
+        load = f"to {fmt.plural(scenario.users, 'user')} at once, each request {tokens}"
+    else:
+        load = f"at {fmt.plain(scenario.rate_per_s, 'requests/s')} of {tokens}"
+    targets = [f"{name} within {fmt.seconds(value)}" for name, value in _targets(scenario.slo) if value]
+    who = (
+        ""
+        if scenario.slo.percentile is None
+        else f" for {fmt.significant(scenario.slo.percentile)}% of requests"
+    )
+    promise = f", {' and '.join(targets)}{who}" if targets else ""
+    return f"Which GPUs serve {inputs.spec.id} {load}{promise}?"
+
+
+def _targets(slo: Slo) -> tuple[tuple[str, float | None], ...]:
+    return ("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("the whole answer", slo.e2e_s)
 
 
 SPARE = 0.5

@@ -12,7 +12,7 @@ from calc import expected
 from calc import format as fmt
 from calc.accelerator import Accelerator
 from calc.cost import usd_per_hour, usd_per_million_tokens
-from calc.engine import Engine
+from calc.engine import ENGINE_NAMES, Engine
 from calc.errors import MissingSpec
 from calc.format_support import Support, formats_support, served_formats
 from calc.layout import Layout
@@ -365,9 +365,9 @@ def _expected_assumptions(inputs: Inputs) -> tuple[str, ...]:
     scenario = inputs.scenario
     limit = expected.length_limit(scenario, inputs.spec)
     lines = [
-        f"{scenario.fidelity} fidelity: per operator, {scenario.engine}'s own memory rules",
-        f"longest sequence {fmt.count(limit)} tokens (--max-model-len)",
-        f"headroom {fmt.percent(scenario.headroom)} on top of the busy replicas",
+        f"{scenario.fidelity} fidelity, {ENGINE_NAMES.get(Engine(scenario.engine), scenario.engine)}'s memory rules",
+        f"sequences of up to {fmt.count(limit)} tokens",
+        f"{fmt.percent(scenario.headroom)} headroom",
     ]
     if scenario.workload.prefix_share > 0 and scenario.reuse_after_s is not None:
         lines.append("a text goes to the replica that has it; the cache drops what was used least recently")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -22,8 +23,8 @@ def scatter(rows: Sequence[Comparison], *, unit: str) -> go.Figure:
     made = figure(
         height=460,
         hovermode="closest",
-        xaxis=fine_logarithmic(low, high, f"measured, {unit}"),
-        yaxis=fine_logarithmic(low, high, f"predicted, {unit}"),
+        xaxis=_axis(low, high, "measured", unit),
+        yaxis=_axis(low, high, "predicted", unit),
     )
     made.add_scatter(
         x=[low, high],
@@ -51,6 +52,12 @@ def scatter(rows: Sequence[Comparison], *, unit: str) -> go.Figure:
             )
         )
     return made
+
+
+def _axis(low: float, high: float, title: str, unit: str) -> dict[str, Any]:
+    if unit == "s":
+        return fine_logarithmic(low, high, title, reading=fmt.seconds)
+    return fine_logarithmic(low, high, f"{title}, {unit}")
 
 
 def finding(rows: Sequence[Comparison], quantity: str) -> str:

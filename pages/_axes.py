@@ -6,6 +6,7 @@ Shapes take data units on every axis but annotations take log10 on a log axis, s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import log10
 from typing import Any
@@ -118,25 +119,29 @@ def linear(low: float, high: float, title: str, *, unit: str = "") -> dict[str, 
     }
 
 
-def logarithmic(low: float, high: float, title: str) -> dict[str, Any]:
+def logarithmic(low: float, high: float, title: str, *, unit: str = "") -> dict[str, Any]:
     """Layout of a log axis with an explicit range and SI ticks, one per decade."""
     return {
         "type": "log",
         "range": [log10(low), log10(high)],
         "title": {"text": title},
         "exponentformat": "SI extended",
+        "separatethousands": True,
+        "ticksuffix": unit,
         "dtick": 1,
     }
 
 
-def fine_logarithmic(low: float, high: float, title: str) -> dict[str, Any]:
-    """Layout of a log axis over a few decades: ticks at 1, 2 and 5, written out."""
+def fine_logarithmic(
+    low: float, high: float, title: str, *, reading: Callable[[float], str] = significant
+) -> dict[str, Any]:
+    """Layout of a log axis over a few decades: ticks at 1, 2 and 5, each written out by `reading`."""
     ticks = [step * 10.0**power for power in range(-9, 16) for step in (1, 2, 5)]
     shown = [tick for tick in ticks if low <= tick <= high]
     return logarithmic(low, high, title) | {
         "dtick": None,
         "tickvals": shown,
-        "ticktext": [significant(tick) for tick in shown],
+        "ticktext": [reading(tick) for tick in shown],
     }
 
 

@@ -15,6 +15,7 @@ from pages._axes import (
     FAINT,
     GREY,
     KINDS,
+    LABEL_SIZE,
     LINE_WIDTH,
     ROWS,
     Mark,
@@ -63,16 +64,15 @@ def memory_bar(
     rows: Sequence[tuple[str, Sequence[Segment]]],
     *,
     unit: str,
-    wall: Mark | None = None,
-    need: Mark | None = None,
+    marks: Sequence[Mark] = (),
 ) -> go.Figure:
-    """One stacked bar per kind of GPU, with the memory wall and what the peak would need on the same axis."""
+    """One stacked bar per kind of GPU, with marks (the wall, what the peak would need) on the same axis."""
     furthest = max(sum(s.size for s in segments) for _, segments in rows)
-    marks = [mark for mark in (wall, need) if mark]
+    levels = max((mark.level for mark in marks), default=0)
     limit = 1.04 * max([furthest, *(mark.at for mark in marks)])
     made = figure(
-        height=150 + 46 * len(rows),
-        top=52,
+        height=134 + 46 * len(rows) + 16 * levels,
+        top=36 + 16 * levels,
         barmode="stack",
         hovermode="closest",
         bargap=0.35,
@@ -309,6 +309,7 @@ class Dots:
 
 
 LARGEST_DOT = 46.0
+SMALLEST_SHARE = 0.004  # of the time: a smaller one is drawn as large
 
 
 def roofline(
@@ -330,31 +331,7 @@ def roofline(
         yaxis=logarithmic(*y_range, "FLOP/s of one GPU"),
         legend={"y": -0.16, "itemsizing": "constant"},
     )
-    highest = max(rate for _, rate in roofs)
-    made.add_scatter(
-        x=[x_range[0], highest / bandwidth],
-        y=[x_range[0] * bandwidth, highest],
-        mode="lines",
-        name="memory bandwidth",
-        hoverinfo="skip",
-        line={"color": COLOURS["memory"], "width": 2},
-    )
-    for name, rate in roofs:
-        made.add_scatter(
-            x=[rate / bandwidth, x_range[1]],
-            y=[rate, rate],
-            mode="lines+text",
-            text=["", name],
-            textposition="top left",
-            textfont={"color": COLOURS["compute"]},
-            unselected={
-                "textfont": {"color": COLOURS["compute"]}
-            },  # a click on a dot leaves the roofs' names alone
-            name=f"{name} roof",
-            showlegend=False,
-            hoverinfo="skip",
-            line={"color": COLOURS["compute"], "width": 1.5},
-        )
+    _draw_roofs(made, roofs, bandwidth=bandwidth, left=x_range[0], right=x_range[1])
     for one, x in zip(trails, trail_x, strict=True):
         made.add_scatter(
             x=list(x),
@@ -365,24 +342,58 @@ def roofline(
             line={"color": COLOURS[one.colour], "width": LINE_WIDTH, "dash": one.dash},
         )
     for group in dots:
-        made.add_scatter(
-            x=list(group.x),
-            y=list(group.y),
-            mode="markers",
-            name=group.name,
-            customdata=list(group.hover),
-            selected={"marker": {"opacity": 1.0}},
-            unselected={"marker": {"opacity": 0.45}},
-            hovertemplate="%{customdata}<extra></extra>",
-            marker={
-                "color": COLOURS[group.colour],
-                "symbol": group.symbol,
-                "opacity": 0.8,
-                "sizemode": "area",
-                "size": [max(share, 0.004) for share in group.shares],
-                "sizeref": 2.0 * max([*group.shares, 0.004]) / LARGEST_DOT**2,
-                "sizemin": 5,
-                "line": {"color": GREY, "width": 1},
-            },
-        )
+        _draw_dots(made, group)
     return made
+
+
+def _draw_roofs(
+    made: go.Figure, roofs: Sequence[tuple[str, float]], *, bandwidth: float, left: float, right: float
+) -> None:
+    """The memory slope up to the highest roof, then each roof from its ridge to the right, where its name stands."""
+    highest = max(rate for _, rate in roofs)
+    made.add_scatter(
+        x=[left, highest / bandwidth],
+        y=[left * bandwidth, highest],
+        mode="lines",
+        name="memory bandwidth",
+        hoverinfo="skip",
+        line={"color": COLOURS["memory"], "width": 2},
+    )
+    for name, rate in roofs:
+        made.add_scatter(
+            x=[rate / bandwidth, right],
+            y=[rate, rate],
+            mode="lines+text",
+            text=["", name],
+            textposition="top left",
+            textfont={"size": LABEL_SIZE},
+            unselected={"textfont": {"color": GREY}},  # a click on a dot leaves the roofs' names alone
+            name=f"{name} roof",
+            showlegend=False,
+            hoverinfo="skip",
+            line={"color": COLOURS["compute"], "width": 1.5},
+        )
+
+
+def _draw_dots(made: go.Figure, group: Dots) -> None:
+    made.add_scatter(
+        x=list(group.x),
+        y=list(group.y),
+        mode="markers",
+        name=group.name,
+        customdata=list(group.hover),
+        hovertext=[text.replace(", ", "<br>") for text in group.hover],  # one line would be cut on a phone
+        selected={"marker": {"opacity": 1.0}},
+        unselected={"marker": {"opacity": 0.45}},
+        hovertemplate="%{hovertext}<extra></extra>",
+        marker={
+            "color": COLOURS[group.colour],
+            "symbol": group.symbol,
+            "opacity": 0.8,
+            "sizemode": "area",
+            "size": [max(share, SMALLEST_SHARE) for share in group.shares],
+            "sizeref": 2.0 * max([*group.shares, SMALLEST_SHARE]) / LARGEST_DOT**2,
+            "sizemin": 5,
+            "line": {"color": GREY, "width": 1},
+        },
+    )

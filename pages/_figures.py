@@ -10,6 +10,7 @@ from calc import format as fmt
 from calc.answer import Answer
 from calc.block_map import LayerGroup
 from calc.curves import BatchCurve, ContextCurve, MemoryBar
+from calc.result import LIMITS
 from calc.scenario import Fidelity
 from calc.units import GIB, MS
 from pages._axes import Mark, doubling, linear, logarithmic
@@ -37,16 +38,16 @@ def memory_figure(result: Answer, bar: MemoryBar) -> go.Figure:
         colour="kv wall",
         dash="solid",
     )
-    need = None
+    marks = [wall]
+    if bar.limit_bytes is not None and result.sequences is not None:
+        name = LIMITS[result.sequences.binding].removeprefix("The ")
+        text = f"{name}: {fmt.count(result.sequences.batch)} at most"
+        marks.append(Mark(at=bar.limit_bytes / GIB, text=text, colour="target", level=1))
     if bar.peak_bytes is not None and bar.active_per_replica is not None:
-        need = Mark(
-            at=bar.peak_bytes / GIB,
-            text=f"at peak: {fmt.significant(bar.active_per_replica)} active per replica",
-            colour="target",
-            level=1,
-        )
+        text = f"at peak: {fmt.significant(bar.active_per_replica)} active per replica"
+        marks.append(Mark(at=bar.peak_bytes / GIB, text=text, colour="main", dash="dot", level=len(marks)))
     label = "each GPU" if result.memory.gpus > 1 else "the GPU"
-    return memory_bar([(label, segments)], unit="GiB", wall=wall, need=need)
+    return memory_bar([(label, segments)], unit="GiB", marks=marks)
 
 
 def memory_finding(result: Answer, bar: MemoryBar) -> str:
@@ -71,7 +72,7 @@ def context_figure(curve: ContextCurve, *, wall_bytes: float, wall_name: str) ->
         [Series(name="one sequence", values=curve.bytes, colour="kv")],
         xaxis=doubling(1, max(curve.tokens), "tokens in the sequence"),
         yaxis=logarithmic(
-            max(1, min(curve.bytes) / 2), 3 * max(*curve.bytes, wall_bytes), "cache and state, bytes"
+            max(1, min(curve.bytes) / 2), 3 * max(*curve.bytes, wall_bytes), "cache and state", unit="B"
         ),
         vertical=marks,
         horizontal=[Mark(at=wall_bytes, text=f"all of one {wall_name}", colour="kv wall", dash="solid")],

@@ -62,12 +62,14 @@ def ledger_figure(bars: Sequence[RankBar], sequence_tokens: int) -> go.Figure:
     return memory_bar(
         [(_bar_label(bar, alone=len(bars) == 1), _segments(bar)) for bar in bars],
         unit="GiB",
-        wall=Mark(at=tightest.wall / GIB, text="KV wall", colour="kv wall", dash="solid"),
-        need=Mark(
-            at=tightest.needed_to / GIB,
-            text=f"one sequence of {fmt.count(sequence_tokens)}",
-            colour="target",
-            level=1,
+        marks=(
+            Mark(at=tightest.wall / GIB, text="KV wall", colour="kv wall", dash="solid"),
+            Mark(
+                at=tightest.needed_to / GIB,
+                text=f"one sequence of {fmt.count(sequence_tokens)}",
+                colour="target",
+                level=1,
+            ),
         ),
     )
 

@@ -14,6 +14,7 @@ from pages._axes import COLOURS, FAINT, GREY, KINDS, ROWS, doubling, faded, figu
 from probes import store
 from probes.store import Run
 
+READINGS_ROOM = 1.3  # times the longest bar: its reading stands beside it
 FORM_COLOURS = ("bf16", "fp32", "fp8", "fp16", "tf32", "int8")
 
 
@@ -71,7 +72,7 @@ def bars_figure(bars: Sequence[Bar], *, peak_name: str) -> go.Figure:
         top=30,
         bargap=0.3,
         hovermode="closest",
-        xaxis=linear(0, 1.04 * furthest, f"% of {peak_name}"),
+        xaxis=linear(0, READINGS_ROOM * furthest, f"% of {peak_name}"),
         yaxis=ROWS,
     )
     made.add_bar(
@@ -80,7 +81,7 @@ def bars_figure(bars: Sequence[Bar], *, peak_name: str) -> go.Figure:
         orientation="h",
         marker={"color": COLOURS["main"]},
         text=[f"{bar.reading} · {fmt.percent(bar.share)}" for bar in bars],
-        textposition="auto",
+        textposition="outside",  # white on the bar would be too pale to read
         hovertemplate="%{y}: %{text}<extra></extra>",
     )
     for index, bar in enumerate(bars):
@@ -149,7 +150,7 @@ def sizes_figure(run: Run) -> go.Figure | None:
     made = figure(
         height=320,
         showlegend=False,
-        xaxis=logarithmic(0.8 * points[0][0], 1.25 * points[-1][0], "bytes moved by one call"),
+        xaxis=logarithmic(0.8 * points[0][0], 1.25 * points[-1][0], "moved by one call", unit="B"),
         yaxis=linear(0, 1.1 * max(value for _, value in points), "GB/s"),
     )
     _draw_lines(made, {"scale": points})

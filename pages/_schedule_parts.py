@@ -123,7 +123,7 @@ def _draw_frame(asked: Asked, schedules: Sequence[Schedule]) -> None:
             st.rerun()
     with st.container(horizontal=True, vertical_alignment="bottom"):
         _draw_buttons(last)
-        frame = st.slider("Pass", 1, last, key=FRAME, format="%d", width="stretch")
+        frame = st.slider("Pass", 1, last, key=FRAME, format="localized", width="stretch")
     until_s = None if frame == last else moments[frame - 1]
     show_chart(gantt_figure(schedules, until_s), alt=gantt_finding(schedules), key="sched-gantt")
     st.caption(" ".join(f"**{one.scheduling}**: {_pass_words(one, until_s)}" for one in schedules))

@@ -72,6 +72,8 @@ def _memory(result: Answer) -> tuple[str, list[str]]:
         f"Everything else: {fmt.binary_bytes(memory.overhead_bytes_per_gpu)}",
         f"KV cache: {fmt.binary_bytes(memory.kv_bytes_per_token)} per token, so {fmt.count(memory.tokens)} tokens fit",
     ]
+    if result.ledger is not None:
+        lines += [line.rstrip(".") for line in result.ledger.assumptions]
     if memory.kv_copies > 1:
         lines.append(
             f"Each KV head is held by {memory.kv_copies} GPUs, so the cache counts once for all of them"

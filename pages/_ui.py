@@ -21,7 +21,13 @@ from calc.worked import Worked
 from pages._chart_data import chart_rows
 
 CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
-LONGEST_READING = 20  # characters of a cell that is never broken: "160 ms (110 to 220)"
+LONGEST_READING = 20  # characters of a cell that are never broken: "160 ms (110 to 220)"
+FORMULA_CHARACTERS = (
+    52  # of a filled formula on one line beside the sidebar; a longer one has its result below it
+)
+SMALL_FORMULA = 66  # characters from which a formula is set smaller
+STRUT = r"\rule[-1.1em]{0pt}{2.9em}"  # without it the box of a formula cuts the digits of its fractions
+LATEX_SIGNS = re.compile(r"\\[A-Za-z]+|[{}^_\\]")
 MARKDOWN_SIGNS = re.compile(r"([\\`*_{}\[\]()<>#+!|~$:&-])")
 BADGES = {
     Provenance.EXACT: ("green", "exact", "Arithmetic over published integers."),
@@ -77,8 +83,10 @@ def show_error(error: RidgebeamError) -> None:
     )
 
 
-def show_title(finding: str, assumptions: str = "") -> None:
-    """The conclusion as the page's title, and under it, small, what was assumed."""
+def show_title(finding: str, assumptions: str = "", *, question: str = "") -> None:
+    """The conclusion as the page's title, and under it, small, what was assumed; above it the question, if it is stated."""
+    if question:
+        st.markdown(plain_text(question))
     st.title(plain_text(finding), anchor=False)
     if assumptions:
         st.caption(assumptions)
@@ -106,14 +114,21 @@ def show_metrics(metrics: Sequence[Metric]) -> None:
 def show_table(rows: Sequence[Mapping[str, str]]) -> None:
     """Rows of words and readings; a short one keeps its line, so that a phone scrolls in place of breaking each number."""
     st.table(
-        [{name: _on_one_line(text) for name, text in row.items()} for row in rows],
+        [{name: in_lines(text) for name, text in row.items()} for row in rows],
         border="horizontal",
         hide_index=True,
     )
 
 
-def _on_one_line(text: str) -> str:
-    return text.replace(" ", "\N{NO-BREAK SPACE}") if len(text) <= LONGEST_READING else text
+def in_lines(text: str) -> str:
+    """Text that breaks only into lines of about `LONGEST_READING` characters: a narrow column does not stack its words."""
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > LONGEST_READING:
+            lines.append(word)
+        else:
+            lines[-1] += f"\N{NO-BREAK SPACE}{word}" if lines[-1] else word
+    return " ".join(lines)
 
 
 def show_chart(made: go.Figure, *, alt: str, key: str, on_select: Callable[[], None] | None = None) -> None:
@@ -162,11 +177,22 @@ def show_formulas(ids: Sequence[str], inputs: Mapping[str, float]) -> None:
     """Formulas of the registry with the numbers substituted, each with its source and what it ignores."""
     for formula_id in ids:
         formula = FORMULAS[formula_id]
-        st.latex(formula.substituted(inputs))
+        st.latex(formula_lines(formula.substituted(inputs)))
         st.caption(
             f"{plain_text(formula.title)}. Source: {plain_text(formula.source)}. "
             f"Ignores: {plain_text(formula.ignores or 'nothing')}."
         )
+
+
+def formula_lines(latex: str) -> str:
+    """A filled formula with room for its fractions; of a long one the result stands on a line of its own."""
+    length = len(LATEX_SIGNS.sub("", latex))
+    if length <= FORMULA_CHARACTERS:
+        return latex + STRUT
+    left, _, rest = latex.partition(" = ")
+    filled, _, result = rest.rpartition(" = ")
+    size = r"\small " if length > SMALL_FORMULA else ""
+    return rf"{left} = {{{size}{filled}}}{STRUT} \\ = {result}"
 
 
 def show_worked(lines: Sequence[Worked]) -> None:
@@ -178,7 +204,7 @@ def show_worked(lines: Sequence[Worked]) -> None:
         if line.about and line.about != about:
             st.markdown(f"**{plain_text(line.about)}**")
         about = line.about
-        st.latex(formula.substituted(line.inputs))
+        st.latex(formula_lines(formula.substituted(line.inputs)))
         if line.formula not in said:
             st.caption(
                 f"{plain_text(formula.title)}. Source: {plain_text(formula.source)}. "
@@ -203,7 +229,7 @@ def show_maths(ids: Sequence[str], inputs: Mapping[str, float]) -> None:
 def show_data(rows: Sequence[Mapping[str, Any]], *, key: str, name: str) -> None:
     """The numbers behind the page as a table, CSV and JSON."""
     with st.expander("Data", icon=":material/table:"):
-        st.dataframe(list(rows), hide_index=True, key=f"{key}-table")
+        st.dataframe(_filled_columns(rows), hide_index=True, key=f"{key}-table")
         with st.container(horizontal=True):
             st.download_button(
                 "CSV", lambda: to_csv(rows), f"{name}.csv", "text/csv", key=f"{key}-csv", on_click="ignore"
@@ -216,6 +242,12 @@ def show_data(rows: Sequence[Mapping[str, Any]], *, key: str, name: str) -> None
                 key=f"{key}-json",
                 on_click="ignore",
             )
+
+
+def _filled_columns(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows as shown: a column in which nothing stands is left out."""
+    filled = {name for row in rows for name, value in row.items() if value not in (None, "")}
+    return [{name: value for name, value in row.items() if name in filled} for row in rows]
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:

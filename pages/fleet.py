@@ -10,6 +10,7 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.answer import Answer
+from calc.engine import ENGINE_NAMES, Engine
 from calc.errors import InputError
 from calc.fleet import Budget, Fleet, FleetRow, Placed, plan_fleet
 from calc.fleet_report import fleet_headline
@@ -23,6 +24,7 @@ from presets.fleet_file import EXAMPLE, MAX_BYTES, read_fleet_text
 
 FIRST_KINDS = ("h100-sxm5-80gb", "l40s")
 MOST_KINDS = 6
+TEXTS = ("name", "region", "gpu", "model", "engine")  # an empty cell of these is shown empty, not as None
 SHOWN = (
     "name",
     "region",
@@ -49,7 +51,7 @@ def main() -> None:
         show_title(
             fleet_headline(found),
             plain_text(
-                f"{base.fidelity.capitalize()} fidelity, {base.engine}, {fmt.percent(base.headroom)} headroom; every "
+                f"{base.fidelity.capitalize()} fidelity, {ENGINE_NAMES.get(Engine(base.engine), base.engine)}, {fmt.percent(base.headroom)} headroom; every "
                 "deployment at its own peak."
             ),
         )
@@ -82,7 +84,9 @@ def _questions() -> tuple[Sequence[Mapping[str, object]], Budget, tuple[str, ...
     columns = [
         name for name in COLUMNS if name in SHOWN or any(row.get(name) not in (None, "") for row in start)
     ]
-    grid = [{name: row.get(name) for name in columns} for row in start]
+    grid = [
+        {name: row.get(name, "") if name in TEXTS else row.get(name) for name in columns} for row in start
+    ]
     edited = st.data_editor(grid, num_rows="dynamic", hide_index=True, key=f"fleet-grid-{hash(str(grid))}")
     first, second, third = st.columns((2, 2, 1))
     kinds = first.multiselect(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from calc.formulas import FORMULAS, Formula, topics
+from calc.formulas.record import latex_reading
 from calc.glossary import TERMS
-from pages._ui import plain_text, show_table, show_title
+from pages._ui import STRUT, formula_lines, plain_text, show_table, show_title
 
 SOURCES = (
     "**Model shapes**: fields of published config.json files, facts restated, with revision where it is known.",
@@ -53,7 +54,7 @@ def main() -> None:
 def _draw_formula(record: Formula) -> None:
     with st.container(border=True):
         st.markdown(f"**{plain_text(record.title)}**")
-        st.latex(record.latex)
+        st.latex(record.latex + STRUT)
         st.table(
             [
                 {"symbol": f"${symbol.latex}$", "meaning": plain_text(symbol.meaning), "unit": symbol.unit}
@@ -63,9 +64,9 @@ def _draw_formula(record: Formula) -> None:
             hide_index=True,
         )
         st.markdown("Worked example:")
-        st.latex(record.substituted(record.example.inputs))
+        st.latex(formula_lines(record.substituted(record.example.inputs)))
         st.caption(
-            f"Published value: {record.example.value:.6g} ({plain_text(record.example.source)}).  \n"
+            f"Published value: ${latex_reading(record.example.value, record.result.unit)}$ ({plain_text(record.example.source)}).  \n"
             f"Source: {plain_text(record.source)}.  \nIgnores: {plain_text(record.ignores or 'nothing')}."
         )
 

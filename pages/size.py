@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from calc.answer import headline
+from calc.answer import Answer, headline
 from calc.curves import memory_bar
+from calc.result import question
 from pages._answer_metrics import answer_metrics
 from pages._costs import draw_costs
 from pages._figures import memory_figure, memory_finding
@@ -21,7 +22,8 @@ def main() -> None:
     result = current_answer()
     show_title(
         headline(result),
-        "Assumed: " + plain_text("; ".join(line.rstrip(".") for line in result.assumptions)) + ".",
+        plain_text(f"Assumed: {'; '.join(_assumed(result))}. Change any of it in the sidebar."),
+        question=question(result.inputs),
     )
     if result.verdict.fits:
         show_metrics(answer_metrics(result))
@@ -42,6 +44,12 @@ def main() -> None:
         "Bursts, queues and length distributions: the steps are means; Prove it simulates all three.",
         "At textbook fidelity: kernel launches, communication between GPUs, and every efficiency but MFU.",
     )
+
+
+def _assumed(result: Answer) -> list[str]:
+    """What was assumed, without the engine's own defaults, which the memory step lists."""
+    of_the_engine = {line.rstrip(".") for line in result.ledger.assumptions} if result.ledger else set()
+    return [line for line in (text.rstrip(".") for text in result.assumptions) if line not in of_the_engine]
 
 
 main()
