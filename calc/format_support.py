@@ -193,11 +193,24 @@ def formats_support(
     return Support(served=True, why=remark)
 
 
-@lru_cache(maxsize=1024)
+_served: dict[tuple[int, str], tuple[ModelSpec, tuple[str, ...]]] = {}
+KEPT_SERVED = 1024
+
+
 def served_formats(spec: ModelSpec, quantization: str) -> tuple[str, ...]:
-    """The stored formats of a model's matrices when served as `quantization` ("auto": as the checkpoint is)."""
+    """The stored formats of a model's matrices when served as `quantization` ("auto": as the checkpoint is).
+
+    Kept by the spec's identity: hashing a spec of hundreds of weights takes longer than a ledger.
+    """
+    found = _served.get((id(spec), quantization))
+    if found is not None and found[0] is spec:
+        return found[1]
     counted = stored_bytes(spec) if quantization == "auto" else weight_bytes(spec, quantization)
-    return tuple(name for name in counted.by_format if name != "int32")
+    formats = tuple(name for name in counted.by_format if name != "int32")
+    if len(_served) >= KEPT_SERVED:
+        _served.pop(next(iter(_served)), None)
+    _served[id(spec), quantization] = (spec, formats)
+    return formats
 
 
 def not_served(

@@ -28,13 +28,18 @@ HALF_DIGIT_BYTES = 0.005 * GIB  # logs print two decimals of GiB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One quantity of one row. `error` is relative, `rounding` the relative half digit of what the log printed."""
+    """One quantity of one row. `error` is relative, `rounding` the relative half digit of what the log printed.
+
+    `low` and `high`: the range that was stated with a predicted pool.
+    """
 
     case_id: str
     quantity: str
     predicted: float
     logged: float
     rounding: float = 0.0
+    low: float | None = None
+    high: float | None = None
 
     @property
     def error(self) -> float:
@@ -348,6 +353,8 @@ def check_pool(log: EngineLog, configs: Path) -> RowResult:
                 predicted=float(result.tightest.kv.best),
                 logged=log.kv_bytes or 0.0,
                 rounding=HALF_DIGIT_BYTES / abs(log.kv_bytes or 1.0),
+                low=float(result.tightest.kv.low),
+                high=float(result.tightest.kv.high),
             ),
         ),
     )

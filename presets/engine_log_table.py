@@ -11,6 +11,7 @@ from calc.quantization import weight_bytes
 from calc.units import GIB
 from presets.engine_log_cards import card_of
 from presets.engine_log_check import (
+    Comparison,
     RowResult,
     check_kv,
     check_pool,
@@ -93,6 +94,7 @@ def table(logs: Iterable[EngineLog], configs: Path) -> Json:
                     "logged": float(f"{comparison.logged:.7g}"),
                     "rounding": float(f"{comparison.rounding:.3g}"),
                 }
+                | _range(comparison)
                 for comparison in result.comparisons
             ]
     found = [check_start(log, configs) for log in logs if "refusal" in log.roles or log.kv_bytes]
@@ -100,6 +102,12 @@ def table(logs: Iterable[EngineLog], configs: Path) -> Json:
         {"case_id": s.case_id, "started": s.started, "predicted": s.predicted, "how": s.how} for s in found
     ]
     return {"rows": rows, "unused": unused, "starts": starts}
+
+
+def _range(comparison: Comparison) -> Json:
+    if comparison.low is None or comparison.high is None:
+        return {}
+    return {"low": float(f"{comparison.low:.7g}"), "high": float(f"{comparison.high:.7g}")}
 
 
 def _row(log: EngineLog, check: str, quantity: str, group: str) -> Json:

@@ -20,7 +20,7 @@ class MemoryRow:
     """One quantity of one log. `check`: kv arithmetic, weights, terms or pool. Bytes, tokens, blocks or sequences.
 
     `rounding` is the relative half digit of what was printed; `miss` the kind of a known miss; `inferred`: a flag was
-    concluded from the pool itself.
+    concluded from the pool itself. `low` and `high`: the range stated with a predicted pool.
     """
 
     case_id: str
@@ -37,6 +37,16 @@ class MemoryRow:
     source: str
     miss: str
     inferred: bool
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether what was logged, to its last digit, lies in the stated range; None where no range was."""
+        if self.low is None or self.high is None:
+            return None
+        half_digit = self.rounding * abs(self.logged)
+        return self.low - half_digit <= self.logged <= self.high + half_digit
 
     @property
     def error(self) -> float:

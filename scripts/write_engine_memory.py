@@ -1,5 +1,7 @@
 """Writes presets/measurements/engine_memory.json: predicted against logged memory of every public start-up log.
 
+The tables of docs/accuracy.md that stand between two marks are written from it.
+
 python scripts/write_engine_memory.py [--cases DIR] [--reference DIR]
 """
 
@@ -13,8 +15,10 @@ from pathlib import Path
 from presets.engine_log_table import table
 from presets.engine_logs import read_logs
 from presets.engine_memory import FILE
+from presets.engine_memory_report import with_report
 
 ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = ROOT / "docs/accuracy.md"
 
 
 def main() -> None:
@@ -35,6 +39,7 @@ def main() -> None:
         entries = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in content[name])
         lines.append(f'"{name}": [\n{entries}\n]')
     FILE.write_text(",\n".join(lines) + "}\n", encoding="utf-8")
+    DOCUMENT.write_text(with_report(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
     print(
         f"{FILE.relative_to(ROOT)}: {len(content['rows'])} comparisons, {len(content['unused'])} rows not used"
     )

@@ -24,6 +24,8 @@ def adapter_bytes_per_gpu(spec: ModelSpec, *, adapters: int, rank: int, tp: int 
         raise InputError(
             "adapter_rank", rank, f"adapters are counted from 0, ranks go from 1 to {HIGHEST_RANK}"
         )
+    if not adapters:
+        return 0
     total = 0
     for stack in spec.stacks:
         if stack.role is not Role.DECODER:

@@ -2,6 +2,7 @@
 
 import csv
 import re
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,9 @@ from presets.engine_log_check import ledger_of, no_pool
 from presets.engine_log_models import named_spec
 from presets.engine_log_table import table
 from presets.engine_logs import read_logs
+from presets.engine_memory_report import report, with_report
 
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs/accuracy.md"
 H100 = accelerators.load("h100-sxm5-80gb")
 LLAMA_8B = models.load("meta-llama/Meta-Llama-3.1-8B")
 LLAMA_70B = models.load("meta-llama/Llama-3.3-70B-Instruct")
@@ -269,3 +272,9 @@ def test_ollama_moves_layers_until_the_rest_fits():
     result = ledger(LLAMA_70B, accelerators.load("rtx-4090"), Layout(), chosen)
     assert result.verdict.fits
     assert any("run on the CPU" in text for text in result.assumptions)
+
+
+def test_the_document_carries_the_bundled_figures():
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert report() in text
+    assert with_report(text) == text

@@ -57,6 +57,10 @@ from calc.verdict import Verdict
 LEAST_CONTEXT_BYTES = 0.1 * GIB  # the smallest difference of free memory to total in start-up logs
 # On a board that shares its memory, free is what the system calls available: an idle system holds this much (assumed).
 LEAST_HOST_BYTES = 2.0 * GIB
+DRAFTER_RANGE = (
+    0.5,
+    2.0,
+)  # of the best estimate: a head may be narrower, or bring an output matrix of its own
 CONTEXT_BYTES = 0.5 * GIB  # CUDA context, outside the engine's count
 # Experts that run in Triton's fused kernel, whose workspace stays allocated: 16-bit and block-fp8 weights.
 WORKSPACE_FORMATS = ("bf16", "fp16", "fp8-block", "fp8", "fp8-channel")
@@ -171,7 +175,7 @@ def _rank(
     lines = [
         Line(
             kind=LineKind.WEIGHTS,
-            bytes=weights_estimate(shape, plan, weights.total + drafter),
+            bytes=_with_drafter(weights_estimate(shape, plan, weights.total), drafter),
             note=_weights_note(stage, weights.rotary, weights.load_peak, drafter),
         ),
         Line(
@@ -234,6 +238,19 @@ def _rank(
         kv=kv,
         left=left,
         pool_share=1.0 if settings.available_kv_bytes is None else None,
+    )
+
+
+def _with_drafter(weights: Estimate, drafter: float) -> Estimate:
+    """Weights and a drafter's: heads differ in width and in what they share with the target."""
+    if not drafter:
+        return weights
+    low, high = DRAFTER_RANGE
+    return Estimate(
+        low=float(weights.low) + low * drafter,
+        best=float(weights.best) + drafter,
+        high=float(weights.high) + high * drafter,
+        provenance=Provenance.ASSUMED,
     )
 
 
