@@ -233,6 +233,36 @@ class PagedKvCache:
         )
         return tuple(parent.block_table)
 
+    def choose(self, sequence_ids: Sequence[int], parents: Sequence[int]) -> int:
+        """Beams compete: each sequence goes on with the text of the one at its place in `parents`; returns the blocks that became free.
+
+        One that several continue is shared by them until they write; the blocks of one that nobody continues are let go.
+        """
+        if len(parents) != len(sequence_ids) or len(set(sequence_ids)) != len(sequence_ids):
+            raise InputError("parents", tuple(parents), "one for each of the sequences, which are named once")
+        if not set(parents) <= set(sequence_ids):
+            raise InputError("parents", tuple(parents), "each must be one of the sequences")
+        before = len(self._free)
+        old = [self._known(one) for one in sequence_ids]
+        chosen = [self._known(one) for one in parents]
+        following = [
+            _Sequence(
+                tokens=list(one.tokens),
+                block_table=list(one.block_table),
+                digests=list(one.digests),
+                salt=one.salt,
+            )
+            for one in chosen
+        ]
+        for one in following:
+            for block in one.block_table:
+                self._hold(block)
+        for sequence in old:
+            for block in reversed(sequence.block_table):
+                self._release(block)
+        self._sequences.update(zip(sequence_ids, following, strict=True))
+        return len(self._free) - before
+
     def free(self, sequence_id: int) -> int:
         """Let a sequence go; returns the blocks that became free. Its tail is reused before its head."""
         sequence = self._known(sequence_id)

@@ -155,7 +155,7 @@ def _experiment(arguments: argparse.Namespace) -> Experiment:
         rules=features.rules(_rules(arguments, blocks), step),
         step=step,
         cluster=features.cluster(arguments.replicas, arguments.seed),
-        samples=arguments.samples or 1,
+        samples=arguments.beams or arguments.samples or 1,
         slo=Slo(
             ttft_s=arguments.ttft, tpot_s=arguments.tpot, e2e_s=arguments.e2e, percentile=arguments.percentile
         ),

@@ -34,6 +34,13 @@ def add_features(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--swap", metavar="GIB,GB_PER_S", help="preempt to host memory (vllm-v0)")
     group.add_argument("--samples", type=tokens, metavar="N", help="answers to each prompt (vllm-v0)")
+    group.add_argument("--beams", type=tokens, metavar="N", help="beam search of this width (vllm-v0)")
+    group.add_argument(
+        "--beam-dropped",
+        type=not_negative,
+        metavar="SHARE",
+        help="chance a token that a beam is dropped and another forked (0.2)",
+    )
     group.add_argument(
         "--kv-bytes-per-token", type=positive, metavar="B", help="of links and tiers; default: the model's"
     )
@@ -44,11 +51,19 @@ def features_of(arguments: argparse.Namespace, kv_bytes_per_token: float) -> Fea
     from calc.errors import InputError
     from calc.simulation.cluster import Router
     from calc.simulation.features import Features, link_from, tier_from
+    from calc.simulation.rules import USUAL_BEAM_DROPPED
 
     if arguments.router not in tuple(Router):
         raise InputError("router", arguments.router, f"choose one of {', '.join(Router)}")
     if bool(arguments.prefill_replicas) != bool(arguments.link):
         raise InputError("link", arguments.link, "--prefill-replicas and --link go together")
+    if arguments.beams and arguments.samples:
+        raise InputError("beams", arguments.beams, "--beams and --samples exclude each other")
+    if arguments.beam_dropped is not None and not arguments.beams:
+        raise InputError("beam dropped", arguments.beam_dropped, "it needs --beams")
+    beam_dropped = arguments.beam_dropped
+    if arguments.beams and beam_dropped is None:
+        beam_dropped = USUAL_BEAM_DROPPED
     link_bytes_per_s, link_latency_s = link_from("link", arguments.link) if arguments.link else (0.0, 0.0)
     return Features(
         router=Router(arguments.router),
@@ -62,6 +77,7 @@ def features_of(arguments: argparse.Namespace, kv_bytes_per_token: float) -> Fea
         prefix_ttl_s=arguments.prefix_ttl,
         tiers=tuple(tier_from("tier", one) for one in arguments.tier),
         swap=tier_from("swap", arguments.swap) if arguments.swap else None,
+        beam_dropped=beam_dropped,
     )
 
 
@@ -74,6 +90,10 @@ def told_of_features(record: dict[str, Any], line: Callable[[str, dict[str, Any]
         lines.append(f"{'drafts':<12}{record['tokens_per_pass']:.3f} tokens a pass and sequence")
     if record["loaded_tokens"]:
         lines.append(f"{'tiers':<12}{record['loaded_tokens']:,} prompt tokens were loaded and not computed")
+    if record["beams_dropped"]:
+        lines.append(
+            f"{'beams':<12}{record['beams_dropped']:,} dropped for forks, {record['beam_copies']:,} blocks copied on write"
+        )
     if record["swap_outs"]:
         lines.append(f"{'swap':<12}{record['swap_outs']:,} times out and in")
     return lines

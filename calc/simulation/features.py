@@ -9,7 +9,7 @@ from calc.errors import InputError
 from calc.simulation.cluster import Cluster, Router
 from calc.simulation.disaggregation import PrefillPool
 from calc.simulation.link import KvTier, Link
-from calc.simulation.rules import EngineRules, Speculation
+from calc.simulation.rules import BeamSearch, EngineRules, Speculation
 from calc.simulation.step_table import StepTable
 from calc.units import GB, GIB
 
@@ -21,6 +21,7 @@ class Features:
     prefill_replicas: a pool of their own for prompts, with `link_bytes_per_s` and `link_latency_s` to the decode pool.
     drafts, acceptance, draft_cost: speculation whose draft step takes that share of the target's. prefix_ttl_s: when
     unused text expires. tiers, swap: (bytes, bytes/s, seconds of latency) of host memory and SSD, and of the swap space.
+    beam_dropped: the samples are beams, dropped with that chance a token; None: they are independent.
     """
 
     router: Router = Router.ROUND_ROBIN
@@ -34,6 +35,7 @@ class Features:
     prefix_ttl_s: float | None = None
     tiers: tuple[tuple[float, float, float], ...] = ()
     swap: tuple[float, float, float] | None = None
+    beam_dropped: float | None = None
 
     def __post_init__(self) -> None:
         if self.prefill_replicas < 0:
@@ -60,6 +62,8 @@ class Features:
             more["prefix_ttl_s"] = self.prefix_ttl_s
         if self.tiers:
             more["tiers"] = tuple(self._tier(rules, *one) for one in self.tiers)
+        if self.beam_dropped is not None:
+            more["beam_search"] = BeamSearch(dropped=self.beam_dropped)
         if self.swap is not None:
             more["swap"] = self._tier(rules, *self.swap)
         return replace(rules, **more)  # type: ignore[arg-type]

@@ -128,7 +128,7 @@ def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, ski
         "prefill_limit": rules.prefill_limit,
         "window": pool.step.window,
         "classes": int(_ranks(requests, rules).max()) + 1,
-        "skip": skip and rules.speculation is None,
+        "skip": skip and rules.speculation is None and rules.beam_search is None,
         "drafts": rules.drafts,
         "ttl_s": layout.NEVER if rules.prefix_ttl_s is None else rules.prefix_ttl_s,
         "acceptance": rules.speculation.acceptance if rules.speculation is not None else 0.0,
@@ -166,6 +166,9 @@ def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, ski
         record["tier_at"][: len(ends) + 1] = rules.num_blocks + np.concatenate(([0], ends))
         record["tier_token_s"][: len(ends)] = [tier.link.token_s for tier in rules.tiers]
         record["tier_latency_s"][: len(ends)] = [tier.link.latency_s for tier in rules.tiers]
+    if rules.beam_search is not None:
+        values["beams"] = True
+        values["beam_drop"] = rules.beam_search.dropped
     if rules.swap is not None:
         values["swaps"] = True
         values["swap_block_s"] = rules.block_size * rules.swap.link.token_s
@@ -278,6 +281,8 @@ def replica_arrays(requests: RequestTable, pool: Pool, settings: Any) -> layout.
     holders = rules.places
     if rules.family is EngineFamily.NANO_VLLM or pool.link is not None or rules.tiers:
         holders = max(holders, rules.num_blocks)
+    if rules.beam_search is not None and rules.swap is not None:
+        holders += rules.swap.num_blocks  # whoever is swapped keeps its beams
     holders = min(holders, total) + 2
     state = np.zeros(count, layout.STATE)
     for name in ("run_head", "run_tail", "free_head", "free_tail", "partial", "ready_head", "ready_tail"):
@@ -309,9 +314,33 @@ def replica_arrays(requests: RequestTable, pool: Pool, settings: Any) -> layout.
         blocks["previous"] = np.arange(-1, rules.num_blocks - 1)
         blocks["next"] = np.append(np.arange(1, rules.num_blocks), layout.NONE)
         state["free_head"], state["free_tail"] = 0, rules.num_blocks - 1
+    if settings["beams"]:
+        blocks, texts = _beam_trees(requests, rules, state, lists, settings)
     if settings["tiers"]:
         blocks = np.concatenate([blocks, _tier_entries(state, settings)], axis=1)
     return layout.Replicas(state, lists, blocks, texts)
+
+
+def _beam_trees(
+    requests: RequestTable, rules: EngineRules, state: Any, lists: Any, settings: Any
+) -> tuple[Any, Any]:
+    """The blocks from which beams build their trees, on the card and the host, and a row of last blocks for each request.
+
+    A row holds two generations: the present one, and the next while it is chosen.
+    """
+    widest = 1 if requests.samples is None else int(requests.samples.max())
+    holders = lists.shape[2] - 1
+    columns = (requests.input_tokens % rules.block_size + requests.output_tokens) // rules.block_size + 1
+    most = rules.num_blocks + (rules.swap.num_blocks if rules.swap is not None else 0)
+    nodes = int(min(most, widest * columns.sum()))
+    settings["table_width"] = 2 * widest
+    blocks = np.zeros((len(state), nodes), layout.BLOCK)
+    blocks["next"] = np.append(np.arange(1, nodes), layout.NONE)
+    texts = np.full((len(state), holders * 2 * widest), layout.NONE, np.int32)
+    lists[:, layout.FREE_SLOTS, :holders] = np.arange(holders)
+    state["free_slots"] = holders
+    state["free_head"] = 0
+    return blocks, texts
 
 
 def _tier_entries(state: Any, settings: Any) -> Any:

@@ -36,7 +36,7 @@ _T975 = (
 class Experiment:
     """One run to make: given requests, or `count` of them made up from `workload` with `seed`.
 
-    samples: answers that are written to each prompt at once.
+    samples: answers, or beams, that are written to each prompt at once.
     """
 
     rules: EngineRules
@@ -85,6 +85,8 @@ def summary(result: SimulationResult, slo: Slo) -> dict[str, Any]:
         "cached_tokens": int(result.cached_tokens.sum()),
         "loaded_tokens": int(result.loaded_tokens.sum()),
         "swap_outs": result.swap_outs,
+        "beams_dropped": result.beams_dropped,
+        "beam_copies": result.beam_copies,
         "goodput_per_s": result.goodput_per_s(slo),
         "attainment": result.attainment(slo),
         "output_tokens_per_s": result.output_tokens_per_s,

@@ -122,6 +122,8 @@ class SimulationResult:
     hit_blocks: int
     loaded_blocks: int
     swap_outs: int
+    beams_dropped: int
+    beam_copies: int
     looked_up_blocks: int
     drafted_passes: int
     drafted_tokens: int
@@ -179,6 +181,8 @@ class SimulationResult:
             hit_blocks=total("hit_blocks"),
             loaded_blocks=total("loaded_blocks"),
             swap_outs=total("swap_outs"),
+            beams_dropped=total("beams_dropped"),
+            beam_copies=total("beam_copies"),
             looked_up_blocks=total("looked_up_blocks"),
             drafted_passes=total("drafted_passes"),
             drafted_tokens=total("drafted_tokens"),

@@ -157,11 +157,18 @@ class Simulation:
             passes = 1
         if not self.done:
             outcome = self._loop(self._requests, self._replicas, self._runs, passes)
-            if outcome < 0:
+            if outcome == loops.HOST_FULL:
+                raise InputError(
+                    "swap",
+                    self.rules.swap.num_blocks if self.rules.swap else 0,
+                    "the host has no room for a group of samples, which cannot be computed anew",
+                    next_step="Give it more memory, or the card more blocks.",
+                )
+            if outcome == loops.STUCK:
                 raise RuntimeError(
                     "a replica has requests but can run none of them: the scheduling rules are broken"
                 )
-            self.done = outcome == 1
+            self.done = outcome == loops.FINISHED
             if passes == 1 and not self.done:
                 self._keep_pass()
         return self.done

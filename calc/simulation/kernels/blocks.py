@@ -9,6 +9,7 @@ Ignores: a second block with the same text is not listed, so that it cannot be h
 
 from __future__ import annotations
 
+from calc.simulation.kernels.beams import cut_beams
 from calc.simulation.kernels.groups import group_blocks
 from calc.simulation.kernels.layout import DECODE, FREE_SLOTS, NONE, Record, Replica, Requests, inlined
 from calc.simulation.kernels.tier_store import demote
@@ -131,7 +132,7 @@ def take_blocks(requests: Requests, replica: Replica, settings: Record, request:
 @inlined
 def holding(requests: Requests, replica: Replica, settings: Record, request: int) -> int:
     """Blocks that a request holds; while decoding they follow from its context."""
-    counted = settings["cached"] or settings["reserve_all"] or settings["drafts"]
+    counted = settings["cached"] or settings["reserve_all"] or settings["drafts"] or settings["beams"]
     if requests[request]["state"] == DECODE and not counted:
         return group_blocks(requests, settings, request, context(requests, replica.state[0], request))
     return int(requests[request]["held"])
@@ -140,6 +141,8 @@ def holding(requests: Requests, replica: Replica, settings: Record, request: int
 def give_back(requests: Requests, replica: Replica, settings: Record, request: int) -> None:
     """Let all blocks of a request go, its tail first in line for reuse."""
     held = holding(requests, replica, settings, request)
+    if settings["beams"]:
+        cut_beams(requests, replica, settings, request)
     release(replica, settings, int(requests[request]["slot"]), held)
     requests[request]["slot"] = NONE
     requests[request]["held"] = 0

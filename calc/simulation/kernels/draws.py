@@ -16,7 +16,7 @@ WORD = 0xFFFFFFFF
 ROUNDS = 10
 
 # What a number is for: different purposes never share one
-ROUTE_ONE, ROUTE_TWO, ACCEPT = 0, 1, 2
+ROUTE_ONE, ROUTE_TWO, ACCEPT, BEAM_DROPPED, BEAM_PARENT = range(5)
 PURPOSES = 8
 
 

@@ -89,7 +89,8 @@ REQUEST = np.dtype(
         ("input", np.int32),  # prompt tokens
         ("output", np.int32),  # tokens it will generate, at least 1
         ("limit", np.int32),  # tokens it may generate, as the engine knows it
-        ("width", np.int32),  # samples that it writes in step
+        ("width", np.int32),  # samples or beams that it writes in step
+        ("copies", np.int32),  # shared last blocks that its beams copy in their next pass
         ("priority", np.int32),  # rank of its class, 0 first
         ("reserve", np.int32),  # blocks that a reserving engine sets aside
         ("successor", np.int32),  # request that comes after this one
@@ -162,7 +163,8 @@ STATE = np.dtype(
             "mixed_steps", "gap_count", "pass_steps", "pass_prefill", "pass_decoding", "looked_up_blocks", "hit_blocks", "peak_blocks",
             "peak_running", "pool", "ready", "ready_head", "ready_tail", "arriving", "owed", "pass_chunks", "departing",
             "drafted_passes", "drafted_tokens", "loaded_blocks",
-            "seats", "swapped", "swap_head", "swap_blocks", "swap_outs", "host_free",
+            "seats", "swapped", "swap_head", "swap_blocks", "swap_outs", "host_free", "host_full",
+            "copies", "beams_dropped", "beam_copies",
         )
     ]
     + [
@@ -185,14 +187,14 @@ SETTINGS = np.dtype(
             "register_late", "list_decoded", "mixed", "prefill_limit", "window", "classes", "skip", "feedback",
             "shared_text", "id_count", "key_width", "ids_block", "batch_size", "router", "replicas", "pad",
             "successors", "table_width", "ids_at", "hands_over", "takes_over", "first_replica", "seed", "shared_link",
-            "drafts", "tiers", "swaps", "apart",
+            "drafts", "tiers", "swaps", "apart", "beams",
         )
     ]
     + [
         (name, np.float64)
         for name in (
             "ratio_first", "ratio_least", "ratio_decay", "batch_timeout_s", "token_link_s", "link_latency_s",
-            "acceptance", "ttl_s", "swap_block_s",
+            "acceptance", "ttl_s", "swap_block_s", "beam_drop",
         )
     ]
     + [

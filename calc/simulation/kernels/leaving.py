@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.simulation.kernels.beams import plant_beams
 from calc.simulation.kernels.blocks import context, give_back, list_blocks
 from calc.simulation.kernels.clock import add_gap
 from calc.simulation.kernels.heap import heap_push
@@ -115,6 +116,8 @@ def complete_prefill(
         requests[request]["due"] = generated
         state["parked"] += 1
     else:
+        if run.settings["beams"]:
+            plant_beams(requests, replica, run.settings, request)
         enter_decoding(requests, replica, run.settings, request, generated, now)
 
 

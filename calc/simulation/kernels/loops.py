@@ -1,15 +1,24 @@
-"""The engine loops, one for each family: they run up to a number of passes and can be called again to go on."""
+"""The engine loop, once for each family: it runs up to a number of passes and can be called again to go on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import FunctionType
+
 from calc.simulation.kernels.arrivals import next_move
-from calc.simulation.kernels.layout import NEVER, NONE, Replicas, Requests, Run, Runs, inlined, row
+from calc.simulation.kernels.layout import NEVER, NONE, Replica, Replicas, Requests, Run, Runs, inlined, row
 from calc.simulation.kernels.mixed import mixed_pass
 from calc.simulation.kernels.nano_vllm import nano_pass
 from calc.simulation.kernels.sglang import sglang_pass
 from calc.simulation.kernels.static import static_pass
 from calc.simulation.kernels.transfer import dispatch
 from calc.simulation.kernels.vllm_v0 import v0_pass
+
+Pass = Callable[[Requests, Replica, Run, float], None]
+
+# What a loop says when it stops
+MORE, FINISHED, STUCK, HOST_FULL = 0, 1, -1, -2
+"""There is more to do; all requests are done; a rule is broken; a group of samples must go to a host that is full."""
 
 
 @inlined
@@ -26,93 +35,46 @@ def stuck(replicas: Replicas, runs: Runs, place: int, passes_before: int) -> boo
 
 
 @inlined
-def ending(requests: Requests, runs: Runs) -> int:
-    """What it means that nothing can move: all is done, or a rule is broken."""
-    return 1 if runs.world["done"] == len(requests) else -1
+def pool_run(runs: Runs, pool: int) -> Run:
+    """What the replicas of one pool share."""
+    return Run(runs.settings[pool], runs.world, runs.table[pool], runs.draft[pool])
 
 
-def run_mixed(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
-    """vLLM, Sarathi-Serve, Orca. Returns 1 when all requests are done, 0 if there is more, -1 if it is stuck."""
+def run_passes(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
+    """Passes in the order of time until none can be made; calls `engine_pass`, which `loop_of` binds. Returns why it stopped."""
     place = 0
     replica = row(replicas, 0)
-    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0])
+    first = run = pool_run(runs, 0)
     for _ in range(max_passes):
         chosen, limit_s = next_move(requests, replicas, runs, first)
         if chosen == NONE:
-            return ending(requests, runs)
+            return FINISHED if runs.world["done"] == len(requests) else STUCK
         if chosen != place:
             place = chosen
             replica = row(replicas, place)
-            run = Run(
-                runs.settings[replica.state[0]["pool"]],
-                runs.world,
-                runs.table[replica.state[0]["pool"]],
-                runs.draft[replica.state[0]["pool"]],
-            )
+            run = pool_run(runs, replica.state[0]["pool"])
         before = int(replica.state[0]["passes"])
-        mixed_pass(requests, replica, run, limit_s)
+        engine_pass(requests, replica, run, limit_s)
         if replica.state[0]["departing"] > 0:
             dispatch(requests, replica, run.settings, runs)
+        if replica.state[0]["host_full"]:
+            return HOST_FULL
         if stuck(replicas, runs, place, before):
-            return -1
-    return 0
+            return STUCK
+    return MORE
 
 
-def run_sglang(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
-    """SGLang; returns as `run_mixed`."""
-    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0])
-    for _ in range(max_passes):
-        place, limit_s = next_move(requests, replicas, runs, first)
-        if place == NONE:
-            return ending(requests, runs)
-        replica = row(replicas, place)
-        before = int(replica.state[0]["passes"])
-        sglang_pass(requests, replica, run, limit_s)
-        if stuck(replicas, runs, place, before):
-            return -1
-    return 0
+engine_pass: Pass = mixed_pass
 
 
-def run_nano_vllm(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
-    """nano-vllm; returns as `run_mixed`."""
-    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0])
-    for _ in range(max_passes):
-        place, limit_s = next_move(requests, replicas, runs, first)
-        if place == NONE:
-            return ending(requests, runs)
-        replica = row(replicas, place)
-        before = int(replica.state[0]["passes"])
-        nano_pass(requests, replica, run, limit_s)
-        if stuck(replicas, runs, place, before):
-            return -1
-    return 0
+def loop_of(one_pass: Pass) -> Callable[..., int]:
+    """`run_passes` for the family whose pass is given: the same code with that in the place of `engine_pass`."""
+    scope = run_passes.__globals__ | {"engine_pass": one_pass}
+    return FunctionType(run_passes.__code__, scope, f"run_{one_pass.__name__}")
 
 
-def run_vllm_v0(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
-    """VLLM before V1; returns as `run_mixed`."""
-    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0])
-    for _ in range(max_passes):
-        place, limit_s = next_move(requests, replicas, runs, first)
-        if place == NONE:
-            return ending(requests, runs)
-        replica = row(replicas, place)
-        before = int(replica.state[0]["passes"])
-        v0_pass(requests, replica, run, limit_s)
-        if stuck(replicas, runs, place, before):
-            return -1
-    return 0
-
-
-def run_static(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
-    """Static batching, a whole batch a pass; returns as `run_mixed`."""
-    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0])
-    for _ in range(max_passes):
-        place, _ = next_move(requests, replicas, runs, first)
-        if place == NONE:
-            return ending(requests, runs)
-        replica = row(replicas, place)
-        before = int(replica.state[0]["passes"])
-        static_pass(requests, replica, run)
-        if stuck(replicas, runs, place, before):
-            return -1
-    return 0
+run_mixed = loop_of(mixed_pass)  # vLLM V1, Sarathi-Serve, Orca
+run_sglang = loop_of(sglang_pass)
+run_nano_vllm = loop_of(nano_pass)
+run_vllm_v0 = loop_of(v0_pass)
+run_static = loop_of(static_pass)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.simulation.kernels.beams import advance_beams
 from calc.simulation.kernels.blocks import ceil_div, context, list_blocks, take_blocks
 from calc.simulation.kernels.clock import (
     add_gap,
@@ -45,7 +46,7 @@ def crossing_need(requests: Requests, replica: Replica, settings: Record, steps:
             need += decode_need(requests, replica, settings, int(replica.lists[DUE_HEAP, i]))
         return need
     size = int(settings["block_size"])
-    need = (steps // size) * int(replica.state[0]["decoding"])
+    need = (steps // size) * int(replica.state[0]["decoding"]) + int(replica.state[0]["copies"])
     place = int(replica.state[0]["tick"]) % size
     for _ in range(steps % size):
         need += int(replica.lists[CROSSING, place])
@@ -172,6 +173,8 @@ def end_pass(
         advance_decoding(requests, replica, run.settings, 1, 0, 0)
         if run.settings["drafts"]:
             accept_drafts(requests, replica, run.settings)
+        if run.settings["beams"]:
+            advance_beams(requests, replica, run.settings)
         finish_due(requests, replica, run)
     finish_chunks(requests, replica, run, chunks, most_decoding)
     next_wake(replica)
@@ -246,11 +249,14 @@ def leap(requests: Requests, replica: Replica, run: Run, cut_s: float) -> int:
 
 
 def decode_need(requests: Requests, replica: Replica, settings: Record, request: int) -> int:
-    """Blocks that one decoding request needs for its next token and draft: 1 for each sample when its context fills its blocks."""
+    """Blocks that one decoding request needs for its next token and draft: 1 for each sample when its context fills its blocks.
+
+    Beams copy the last blocks that they share.
+    """
     if settings["reserve_all"]:
         return 0
     if settings["drafts"]:
         tokens = context(requests, replica.state[0], request) + 1 + int(settings["drafts"])
         return max(0, ceil_div(tokens, int(settings["block_size"])) - int(requests[request]["held"]))
     crosses = context(requests, replica.state[0], request) % int(settings["block_size"]) == 0
-    return int(requests[request]["width"]) if crosses else 0
+    return int(requests[request]["width"] if crosses else requests[request]["copies"])

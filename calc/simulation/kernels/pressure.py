@@ -6,6 +6,7 @@ The engine's own walk over the running requests, one by one, with preemption on 
 from __future__ import annotations
 
 from calc.simulation.kernels.admission import admit, give_chunk_blocks
+from calc.simulation.kernels.beams import advance_beams
 from calc.simulation.kernels.blocks import ceil_div, context, list_blocks, take_blocks
 from calc.simulation.kernels.chunks import add_chunk, first_chunk
 from calc.simulation.kernels.clock import add_gap, record_pass
@@ -69,6 +70,8 @@ def evict(requests: Requests, replica: Replica, settings: Record, request: int, 
                     replica.lists[CHUNK_TOKENS, i] = 0
                     break
     if not (settings["swaps"] and swap_out(requests, replica, settings, request)):
+        if requests[request]["width"] > 1:
+            replica.state[0]["host_full"] = 1
         preempt(requests, replica, settings, request)
         wait_again(requests, replica, settings, request)
     return budget
@@ -278,6 +281,8 @@ def end_pressed_pass(
     if decoding:
         if settings["drafts"]:
             accept_drafts(requests, replica, settings)
+        if settings["beams"]:
+            advance_beams(requests, replica, settings)
         finish_due(requests, replica, run)
     finish_chunks(requests, replica, run, chunks, int(settings["max_seqs"]))
     next_wake(replica)

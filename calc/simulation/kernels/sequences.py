@@ -210,6 +210,7 @@ def enter_decoding(
     state["heap"] += 1
     state["decoding"] += width
     state["kv_tokens"] += width * attended
+    state["copies"] += requests[request]["copies"]
     enter_crossing(requests, replica, settings, request)
     window = int(settings["window"])
     if window > 0:
@@ -250,6 +251,7 @@ def leave_decoding(requests: Requests, replica: Replica, settings: Record, reque
     width = int(requests[request]["width"])
     state["decoding"] -= width
     state["kv_tokens"] -= width * attended
+    state["copies"] -= requests[request]["copies"]
     window = int(settings["window"])
     if window > 0:
         state["window_tokens"] -= width * min(attended, window)

@@ -68,8 +68,8 @@ def decode_together(
             requests[request]["emit"] = start_s + leap_seconds(first_s, growth_s, own)
 
 
-def static_pass(requests: Requests, replica: Replica, run: Run) -> None:
-    """Run one whole batch."""
+def static_pass(requests: Requests, replica: Replica, run: Run, limit_s: float) -> None:  # noqa: ARG001 - as all passes
+    """Run one whole batch, whatever arrives meanwhile."""
     settings = run.settings
     state = replica.state[0]
     state["now"] = max(float(state["now"]), float(state["wake"]))

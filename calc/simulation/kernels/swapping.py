@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.simulation.kernels.blocks import context, give_back, holding
+from calc.simulation.kernels.blocks import context, holding
 from calc.simulation.kernels.layout import NONE, SWAPPED, Record, Replica, Requests, inlined
 from calc.simulation.kernels.sequences import last_token_s, leave_decoding, leave_running
 
@@ -17,7 +17,10 @@ def swap_seconds(replica: Replica, settings: Record) -> float:
 
 
 def swap_out(requests: Requests, replica: Replica, settings: Record, request: int) -> bool:
-    """Move a decoding request to the host, first in line to come back; False if the host has no room."""
+    """Move a decoding request to the host, first in line to come back; False if the host has no room.
+
+    What it holds there stays in `held`, and the tree of its beams as it is.
+    """
     state = replica.state[0]
     blocks = holding(requests, replica, settings, request)
     if blocks > state["host_free"]:
@@ -27,9 +30,10 @@ def swap_out(requests: Requests, replica: Replica, settings: Record, request: in
     state["swap_outs"] += 1
     requests[request]["emit"] = last_token_s(requests, replica, request)
     tokens = context(requests, state, request)
-    give_back(requests, replica, settings, request)
+    state["free"] += blocks
     leave_decoding(requests, replica, settings, request)
     leave_running(requests, replica, request)
+    requests[request]["held"] = blocks
     requests[request]["target"] = tokens
     requests[request]["computed"] = tokens
     requests[request]["state"] = SWAPPED

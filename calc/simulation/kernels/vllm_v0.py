@@ -8,16 +8,16 @@ A request may be a group of `width` samples that write in step: full blocks of t
 copied for each sample (the copies are taken with the prompt, a pass before they are written).
 
 Source: vLLM 0.2 core/scheduler.py and block_manager.py (watermark 1%, swapped groups first, one block for each sequence);
-microsoft/vidur's vLLM replica scheduler. Ignores: samples that end at different lengths.
+microsoft/vidur's vLLM replica scheduler. Ignores: samples that end at different lengths. Beams: see `beams`.
 """
 
 from __future__ import annotations
 
 from calc.simulation.kernels.blocks import ceil_div, take_blocks
 from calc.simulation.kernels.chunks import add_chunk
-from calc.simulation.kernels.groups import copies, group_blocks
+from calc.simulation.kernels.groups import copies
 from calc.simulation.kernels.layout import NEVER, Record, Replica, Requests, Run
-from calc.simulation.kernels.passes import crossing_need, end_pass, give_crossing_blocks, leap
+from calc.simulation.kernels.passes import crossing_need, decode_need, end_pass, give_crossing_blocks, leap
 from calc.simulation.kernels.pressure import pressed_pass
 from calc.simulation.kernels.sequences import enter_decoding, leave_waiting, start_running, waiting_first
 
@@ -56,7 +56,7 @@ def may_swap_in(requests: Requests, replica: Replica, settings: Record, free: in
         return False
     request = int(state["swap_head"])
     width = int(requests[request]["width"])
-    need = group_blocks(requests, settings, request, int(requests[request]["target"])) + width
+    need = int(requests[request]["held"]) + width
     return bool(need <= free - settings["watermark"] and state["seats"] + width <= settings["max_seqs"])
 
 
@@ -67,16 +67,15 @@ def swap_in(requests: Requests, replica: Replica, settings: Record) -> None:
         request = int(state["swap_head"])
         state["swap_head"] = requests[request]["next"]
         state["swapped"] -= 1
-        context = int(requests[request]["target"])
-        back = group_blocks(requests, settings, request, context)
+        back = int(requests[request]["held"])
         state["host_free"] += back
         state["swap_blocks"] += back
         start_running(requests, replica, request, float(state["now"]))
-        take_blocks(
-            requests, replica, settings, request, group_blocks(requests, settings, request, context + 1)
-        )
-        generated = context - int(requests[request]["input"]) + 1
+        generated = int(requests[request]["target"] - requests[request]["input"]) + 1
         enter_decoding(requests, replica, settings, request, generated, float(requests[request]["emit"]))
+        need = decode_need(requests, replica, settings, request)
+        take_blocks(requests, replica, settings, request, back + need)
+        requests[request]["held"] = back
 
 
 def v0_pass(requests: Requests, replica: Replica, run: Run, limit_s: float) -> None:

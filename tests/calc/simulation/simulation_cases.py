@@ -8,7 +8,7 @@ from calc.simulation.cluster import Cluster, Router
 from calc.simulation.disaggregation import PrefillPool
 from calc.simulation.link import KvTier, Link
 from calc.simulation.requests import RequestTable
-from calc.simulation.rules import FEATURES, EngineFamily, Policy, Speculation, engine_rules
+from calc.simulation.rules import FEATURES, BeamSearch, EngineFamily, Policy, Speculation, engine_rules
 from calc.simulation.step_table import StepTable
 
 AFFINE = StepTable.affine(fixed_s=7.5e-3, prefill_s=5e-5, decode_s=2e-5, kv_s=1.5e-7)
@@ -132,6 +132,11 @@ def random_groups(draw, requests, rules):
     )
     rules = replace(rules, swap=swap, num_blocks=max(rules.num_blocks, int(1.03 * blocks) + 1))
     return replace(requests, samples=samples), rules
+
+
+def random_beams(draw, rules):
+    """The same rules with beams that never, sometimes or always compete."""
+    return replace(rules, beam_search=BeamSearch(dropped=float(draw.choice([0.0, 0.2, 0.6, 1.0]))))
 
 
 def random_speculation(draw, rules):

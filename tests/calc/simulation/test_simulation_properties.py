@@ -6,6 +6,7 @@ from simulation_cases import (
     AFFINE,
     CURVED,
     FAMILIES,
+    random_beams,
     random_cluster,
     random_disaggregation,
     random_groups,
@@ -26,6 +27,7 @@ VARIANTS = (
     "groups", "groups windowed", "groups and followers", "groups on replicas",
     "drafts", "drafts and ids", "drafts and pools", "drafts windowed",
     "stream on replicas", "tiers and stream", "tiers and ids", "tiers and ids and pools", "tiers and drafts and ids",
+    "beams", "beams windowed", "beams and followers", "beams on replicas",
 )  # fmt: skip
 
 
@@ -44,8 +46,10 @@ def situation(family, variant, seed):
     cluster = random_cluster(draw, family) if "replicas" in variant else None
     if "pools" in variant:
         cluster = random_disaggregation(draw)
-    if "groups" in variant:
+    if "groups" in variant or "beams" in variant:
         requests, rules = random_groups(draw, requests, rules)
+    if "beams" in variant:
+        rules = random_beams(draw, rules)
     if "tiers" in variant:
         rules = random_tiers(draw, rules)
     if "drafts" in variant:
@@ -71,19 +75,20 @@ def check_ledger(run, result):
         "seats",
         "swapped",
         "swap_blocks",
+        "copies",
     ):
         assert not state[name].any(), name
     assert not state["below_window"].any()
     assert (state["free"] == run.rules.num_blocks).all()
     assert run._runs.world["events"] == 0
     assert not run._replicas.lists[:, layout.CROSSING].any()
-    if run.cached:
+    if run.cached or run.rules.beam_search is not None:
         assert not run._replicas.blocks["holders"].any()
         for one in range(len(state)):
             seen, block = 0, int(state["free_head"][one])
             while block != layout.NONE:
                 seen, block = seen + 1, int(run._replicas.blocks[one, block]["next"])
-            assert seen == run.rules.num_blocks
+            assert seen == (run.rules.num_blocks if run.cached else run._replicas.blocks.shape[1])
     assert state["finished"].sum() == len(result)
     assert result.peak_blocks <= run.rules.num_blocks
     assert (
@@ -138,6 +143,7 @@ def variants_of(family):
     """Those that the family models."""
     needs = {"stream": CACHING, "ids": CACHING, "pools": FEATURES["prefill_pool"]}
     needs |= {"drafts": FEATURES["speculation"], "tiers": FEATURES["tiers"], "groups": FEATURES["samples"]}
+    needs |= {"beams": FEATURES["beam_search"]}
     return [v for v in VARIANTS if all(family in able for word, able in needs.items() if word in v)]
 
 
