@@ -91,7 +91,7 @@ def prove(result: Answer, *, seed: int = 0, told: Callable[[str], None] | None =
     searched = Trials(
         requests=requests_of(result, seed=seed),
         rules=rules_of(result),
-        step=clock_of(result),
+        step=clock_of(result, drafts=result.inputs.scenario.draft_tokens),
         slo=slo,
         pools=Pools.of(result),
     )
@@ -351,8 +351,8 @@ def _speculation(scenario: Scenario) -> Speculation | None:
     return Speculation(drafts=scenario.draft_tokens, acceptance=scenario.acceptance)
 
 
-def clock_of(result: Answer) -> StepTable:
-    """The step times of one replica, as the simulator reads them."""
+def clock_of(result: Answer, *, drafts: int = 0) -> StepTable:
+    """The step times of one replica, as the simulator reads them; of passes that verify `drafts` tokens a sequence."""
     inputs, scenario = result.inputs, result.inputs.scenario
     context = mean_context(scenario.workload)
     if scenario.fidelity == Fidelity.TEXTBOOK:
@@ -363,7 +363,9 @@ def clock_of(result: Answer) -> StepTable:
     replica = replica_curve(
         inputs.spec, inputs.offer.accelerator, result.layout, inputs.offer.profile, scenario, fit=1
     )
-    return step_clock(replica.model, context_tokens=context, prompt_tokens=scenario.input_tokens)
+    return step_clock(
+        replica.model, context_tokens=context, prompt_tokens=scenario.input_tokens, drafts=drafts
+    )
 
 
 def _notes(result: Answer) -> tuple[str, ...]:

@@ -22,8 +22,9 @@ from calc.sizing import BLOCK_TOKENS, mean_context
 LONGEST_DRAFT = 12
 BATCHES = tuple(2**power for power in range(10))
 PASSES = 10_000
-SIMULATED_TOKENS, FEWEST_SIMULATED_TOKENS = 8_000, 120
-"""Tokens of a simulated batch, and of each of its answers at least (a choice: a percent of noise in the speed-up)."""
+SIMULATED_TOKENS, FEWEST_SIMULATED_TOKENS = 12_000, 120
+"""Tokens of a simulated batch, and of each of its answers at least (a choice: under a percent of noise in the speed-up)."""
+ROUNDS_APART_S = 1e5  # longer than any round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +117,9 @@ def simulated_speedups(
     clock = clock_of(result)
     context = round(mean_context(result.inputs.scenario.workload))
     how = Speculation(drafts=drafts, acceptance=acceptance, draft_step=_draft_clock(clock, draft_cost))
+    verifying = clock_of(result, drafts=drafts)
     return tuple(
-        _tokens_per_s(clock, batch, context, how) / _tokens_per_s(clock, batch, context, None)
+        _tokens_per_s(verifying, batch, context, how) / _tokens_per_s(clock, batch, context, None)
         for batch in batches
     )
 
@@ -127,13 +129,17 @@ def _draft_clock(clock: StepTable, draft_cost: float) -> StepTable | None:
 
 
 def _tokens_per_s(clock: StepTable, batch: int, context: int, how: Speculation | None) -> float:
-    """Tokens a second of a full batch, from the passes in which all of it decodes."""
-    answer = max(SIMULATED_TOKENS // batch, FEWEST_SIMULATED_TOKENS)
+    """Tokens a second of a full batch, from the passes in which all of it decodes.
+
+    Batch after batch, so that contexts stay around the one asked for, however few sequences decode together.
+    """
+    answer = max(min(SIMULATED_TOKENS // batch, context), FEWEST_SIMULATED_TOKENS)
     prompt = max(1, context - answer // 2)
+    rounds = -(-SIMULATED_TOKENS // (batch * answer))
     requests = RequestTable(
-        arrival_s=np.zeros(batch),
-        input_tokens=np.full(batch, prompt, dtype=np.int64),
-        output_tokens=np.full(batch, answer, dtype=np.int64),
+        arrival_s=np.repeat(ROUNDS_APART_S * np.arange(rounds), batch),
+        input_tokens=np.full(rounds * batch, prompt, dtype=np.int64),
+        output_tokens=np.full(rounds * batch, answer, dtype=np.int64),
     )
     rules = engine_rules(
         "vllm",
@@ -142,7 +148,7 @@ def _tokens_per_s(clock: StepTable, batch: int, context: int, how: Speculation |
         token_budget=batch * (prompt + LONGEST_DRAFT + 1),
         speculation=how,
     )
-    ran = simulate(requests, rules, clock, compiled=False, log_passes=SIMULATED_TOKENS, log_members=True)
+    ran = simulate(requests, rules, clock, compiled=False, log_passes=2 * SIMULATED_TOKENS, log_members=True)
     full = [one for one in ran.log if one.decoding == batch]
     tokens = sum(count for one in full for _, count in one.decoded)
     return tokens / sum(one.end_s - one.start_s for one in full)

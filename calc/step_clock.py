@@ -6,6 +6,7 @@ a sliding window, and in prompt attention (DESIGN: simulator's clock); `error` s
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,14 @@ def textbook_clock(timing: TextbookTiming, *, context_tokens: float) -> StepTabl
     )
 
 
-def step_clock(model: StepModel, *, context_tokens: float, prompt_tokens: float) -> StepTable:
+def step_clock(
+    model: StepModel, *, context_tokens: float, prompt_tokens: float, drafts: int = 0
+) -> StepTable:
     """A table of `model`, its slopes taken at the traffic's usual context and prompt.
+
+    With `drafts` its passes verify them: each decoding sequence enters with drafts + 1 tokens, and the knots are those
+    tokens, as the simulator asks for them. (As so many sequences of one token it would be 4 to 8% too slow in a crowd: they
+    would each be scheduled, and read a cache of their own.)
 
     Where attention reads no more than a window, a token inside it costs what all layers read, and beyond it what is
     left; each slope is taken on its own side.
@@ -54,19 +61,22 @@ def step_clock(model: StepModel, *, context_tokens: float, prompt_tokens: float)
     prompts = np.asarray(PREFILL_KNOTS, dtype=float)
     decoding = np.asarray(DECODE_KNOTS, dtype=float)
     window = _window(model)
-    kv_s, window_s = _kv_slopes(model, decoding, context_tokens, window)
+    each = 1 + drafts
+    kv_s, window_s = _kv_slopes(model, decoding, context_tokens, window, tokens=each)
     attention_s = _attention_slope(model, prompt_tokens)
     read_s = kv_s * context_tokens + window_s * min(context_tokens, window)
     base = np.zeros((len(prompts), len(decoding)))
-    base[0, 1:] = _seconds(model, ForwardPass.decode(decoding[1:], context_tokens)) - read_s * decoding[1:]
+    alone = ForwardPass.verify(decoding[1:], context_tokens, drafts=drafts)
+    base[0, 1:] = _seconds(model, alone) - read_s * decoding[1:]
     for row, tokens in enumerate(prompts[1:], start=1):
-        mixed = _seconds(model, ForwardPass.mixed(decoding, context_tokens, prompt_tokens=tokens))
+        beside = ForwardPass.mixed(decoding, context_tokens, prompt_tokens=tokens)
+        mixed = _seconds(model, replace(beside, tokens_per_sequence=float(each)))
         base[row] = mixed - read_s * decoding - attention_s * tokens * tokens / 2.0
     base = np.maximum(base, 1e-6)
     base[0, 0] = base[0, 1]
     return StepTable(
         prefill_knots=tuple(prompts),
-        decode_knots=tuple(decoding),
+        decode_knots=tuple(each * decoding),
         base_s=tuple(map(tuple, base.tolist())),
         kv_s=kv_s,
         attention_s=attention_s,
@@ -75,19 +85,22 @@ def step_clock(model: StepModel, *, context_tokens: float, prompt_tokens: float)
     )
 
 
-def clock_error(table: StepTable, model: StepModel, *, context_tokens: float, prompt_tokens: float) -> float:
+def clock_error(
+    table: StepTable, model: StepModel, *, context_tokens: float, prompt_tokens: float, drafts: int = 0
+) -> float:
     """The largest relative difference from the step model, between the knots, at half to twice the usual context."""
-    worst = 0.0
+    worst, each = 0.0, 1 + drafts
     for factor in (0.5, 1.0, 2.0):
         context = factor * context_tokens
         inside = min(context, table.window)
         for batch in CHECKED_BATCHES:
-            want = float(_seconds(model, ForwardPass.decode(float(batch), context))[0])
-            got = table.seconds(0, batch, batch * context, window_tokens=batch * inside)
+            want = float(_seconds(model, ForwardPass.verify(float(batch), context, drafts=drafts))[0])
+            got = table.seconds(0, each * batch, batch * context, window_tokens=batch * inside)
             worst = max(worst, abs(got / want - 1.0))
         tokens = round(factor * prompt_tokens)
-        want = float(_seconds(model, ForwardPass.mixed(20.0, context, prompt_tokens=float(tokens)))[0])
-        got = table.seconds(tokens, 20, 20 * context, tokens * tokens / 2.0, 20 * inside)
+        mixed = ForwardPass.mixed(20.0, context, prompt_tokens=float(tokens))
+        want = float(_seconds(model, replace(mixed, tokens_per_sequence=float(each)))[0])
+        got = table.seconds(tokens, 20 * each, 20 * context, tokens * tokens / 2.0, 20 * inside)
         worst = max(worst, abs(got / want - 1.0))
     return worst
 
@@ -108,12 +121,15 @@ def _seconds(model: StepModel, step: ForwardPass) -> Array:
     return np.atleast_1d(np.asarray(model.step(step).total.best, dtype=float))
 
 
-def _kv_slopes(model: StepModel, decoding: Array, context_tokens: float, window: int) -> tuple[float, float]:
+def _kv_slopes(
+    model: StepModel, decoding: Array, context_tokens: float, window: int, *, tokens: int
+) -> tuple[float, float]:
     """(seconds per attended token, more per token inside the window) of a decoding sequence, at the middle batch."""
     batch = float(decoding[len(decoding) // 2])
 
     def slope(low: float, high: float) -> float:
-        near: Any = _seconds(model, ForwardPass.decode(batch, np.array([low, high])))
+        step = ForwardPass.verify(batch, np.array([low, high]), drafts=tokens - 1)
+        near: Any = _seconds(model, step)
         return max(0.0, float(near[1] - near[0]) / (batch * (high - low)))
 
     if window == 0:

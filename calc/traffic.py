@@ -97,10 +97,11 @@ def run(
     Raises InputError where nothing serves, or the engine does not have a feature.
     """
     step = _clock(result)
+    rules = features.rules(rules_of(result), step)
     return simulate(
         requests,
-        features.rules(rules_of(result), step),
-        step,
+        rules,
+        clock_of(result, drafts=rules.drafts) if rules.drafts else step,
         cluster=features.cluster(replicas, seed=0),
         progress=progress,
         log_passes=log_passes,

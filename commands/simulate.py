@@ -147,13 +147,14 @@ def _experiment(arguments: argparse.Namespace) -> Experiment:
     if arguments.step_ms:
         if arguments.source:
             raise InputError("step time", "--step-ms and SOURCE", "give one of the two")
-        step, blocks = _step(arguments.step_ms), AMPLE_BLOCKS
+        step = verifying = _step(arguments.step_ms)
+        blocks = AMPLE_BLOCKS
     else:
-        step, blocks, kv_bytes_per_token = _served(arguments, traffic)
+        step, verifying, blocks, kv_bytes_per_token = _served(arguments, traffic)
     features = features_of(arguments, kv_bytes_per_token)
     return Experiment(
         rules=features.rules(_rules(arguments, blocks), step),
-        step=step,
+        step=verifying,
         cluster=features.cluster(arguments.replicas, arguments.seed),
         samples=arguments.beams or arguments.samples or 1,
         slo=Slo(
@@ -220,8 +221,10 @@ def _published(arguments: argparse.Namespace) -> Workload:
     return replace(workload, rate_per_s=arguments.rate)
 
 
-def _served(arguments: argparse.Namespace, traffic: dict[str, Any]) -> tuple[StepTable, int, float]:
-    """Step time, KV blocks and KV bytes per token of SOURCE on the accelerator, at the mean lengths of the traffic."""
+def _served(
+    arguments: argparse.Namespace, traffic: dict[str, Any]
+) -> tuple[StepTable, StepTable, int, float]:
+    """Step time without and with drafts, KV blocks and KV bytes per token of SOURCE, at the mean lengths of the traffic."""
     from calc.answer import answer
     from calc.errors import InputError
     from calc.proof import clock_of
@@ -246,7 +249,9 @@ def _served(arguments: argparse.Namespace, traffic: dict[str, Any]) -> tuple[Ste
             "gpu", arguments.gpu, f"the model leaves no room for a cache on it: {result.verdict.reason}"
         )
     blocks = max(1, tokens_kept // (arguments.block_size or BLOCK_TOKENS))
-    return clock_of(result), blocks, float(result.memory.kv_bytes_per_token)
+    step = clock_of(result)
+    verifying = clock_of(result, drafts=arguments.drafts) if arguments.drafts else step
+    return step, verifying, blocks, float(result.memory.kv_bytes_per_token)
 
 
 def _rules(arguments: argparse.Namespace, blocks: int) -> EngineRules:

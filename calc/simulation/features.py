@@ -49,7 +49,10 @@ class Features:
             )
 
     def rules(self, rules: EngineRules, step: StepTable) -> EngineRules:
-        """An engine's rules with these features; its token budget rises to what the drafts need."""
+        """An engine's rules with these features; its token budget rises to what the drafts need.
+
+        `step`: the target's time of a pass without drafts, of which a draft step takes its share.
+        """
         more: dict[str, object] = {}
         if self.drafts:
             draft_step = step.scaled(self.draft_cost) if self.draft_cost else None

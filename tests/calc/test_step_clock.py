@@ -22,20 +22,26 @@ MODELS = (
 )
 
 
-def largest_error(model_id, fidelity, tp=1):
+def largest_error(model_id, fidelity, tp=1, drafts=0):
     card = accelerators.load("h100-sxm5-80gb")
     profile = profiles.load(card, "vllm", model_id=model_id)
     model = StepModel.of(models.load(model_id), card, Layout(tp=tp), profile, fidelity=fidelity)
     errors = []
     for context, prompt in TRAFFIC:
-        clock = step_clock(model, context_tokens=context, prompt_tokens=prompt)
-        errors.append(clock_error(clock, model, context_tokens=context, prompt_tokens=prompt))
+        clock = step_clock(model, context_tokens=context, prompt_tokens=prompt, drafts=drafts)
+        errors.append(clock_error(clock, model, context_tokens=context, prompt_tokens=prompt, drafts=drafts))
     return max(errors)
 
 
 @pytest.mark.parametrize("model_id", MODELS)
 def test_the_clock_keeps_within_one_percent(model_id):
     assert largest_error(model_id, Fidelity.EXPECTED) < 0.01
+
+
+@pytest.mark.parametrize("model_id", MODELS[1:4])
+def test_passes_that_verify_drafts_are_as_near(model_id):
+    errors = {drafts: largest_error(model_id, Fidelity.EXPECTED, drafts=drafts) for drafts in (1, 4, 8)}
+    assert max(errors.values()) < 0.01
 
 
 @pytest.mark.parametrize("model_id", MODELS[:1] + MODELS[-1:])

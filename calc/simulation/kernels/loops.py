@@ -34,17 +34,11 @@ def stuck(replicas: Replicas, runs: Runs, place: int, passes_before: int) -> boo
     return bool(runs.world["stuck"] > 1000)
 
 
-@inlined
-def pool_run(runs: Runs, pool: int) -> Run:
-    """What the replicas of one pool share."""
-    return Run(runs.settings[pool], runs.world, runs.table[pool], runs.draft[pool])
-
-
 def run_passes(requests: Requests, replicas: Replicas, runs: Runs, max_passes: int) -> int:
     """Passes in the order of time until none can be made; calls `engine_pass`, which `loop_of` binds. Returns why it stopped."""
     place = 0
     replica = row(replicas, 0)
-    first = run = pool_run(runs, 0)
+    first = run = Run(runs.settings[0], runs.world, runs.table[0], runs.draft[0])
     for _ in range(max_passes):
         chosen, limit_s = next_move(requests, replicas, runs, first)
         if chosen == NONE:
@@ -52,7 +46,8 @@ def run_passes(requests: Requests, replicas: Replicas, runs: Runs, max_passes: i
         if chosen != place:
             place = chosen
             replica = row(replicas, place)
-            run = pool_run(runs, replica.state[0]["pool"])
+            pool = int(replica.state[0]["pool"])
+            run = Run(runs.settings[pool], runs.world, runs.table[pool], runs.draft[pool])
         before = int(replica.state[0]["passes"])
         engine_pass(requests, replica, run, limit_s)
         if replica.state[0]["departing"] > 0:

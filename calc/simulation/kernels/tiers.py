@@ -7,8 +7,8 @@ before computing everything would, as far as the engine can see; else they are c
 from __future__ import annotations
 
 from calc.simulation.kernels.blocks import block_name, find_block
-from calc.simulation.kernels.clock import step_seconds
 from calc.simulation.kernels.layout import MAX_TIERS, NONE, Record, Replica, Requests, Run
+from calc.simulation.kernels.speculation import pass_seconds
 from calc.simulation.kernels.tier_store import find_stored, use_last
 
 
@@ -36,8 +36,8 @@ def prefill_alone_s(requests: Requests, replica: Replica, run: Run, request: int
     seconds = 0.0
     while computed < requests[request]["target"] and most > 0:
         chunk = min(most, int(requests[request]["target"]) - computed)
-        seconds += step_seconds(
-            run.table,
+        seconds += pass_seconds(
+            run,
             chunk,
             chunk * (computed + 0.5 * chunk),
             decoding,
@@ -85,8 +85,8 @@ def plan_load(requests: Requests, replica: Replica, run: Run, request: int, hits
     # with others decoding, a text that lands within a pass waits for its end
     boundary_s = 0.0
     if state["decoding"] > 0:
-        boundary_s = step_seconds(
-            run.table, 0, 0.0, int(state["decoding"]), int(state["kv_tokens"]), int(state["window_tokens"])
+        boundary_s = pass_seconds(
+            run, 0, 0.0, int(state["decoding"]), int(state["kv_tokens"]), int(state["window_tokens"])
         )
     best_s = prefill_alone_s(requests, replica, run, request, hits * size)
     best_host = best_disk = 0
