@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from calc import format as fmt
 from calc.paging import PagedKvCache, blocks_for
+from calc.simulation.kernels.draws import BEAM_DROPPED, BEAM_PARENT, uniform
 
 BLOCK_SIZE = 16
 SHARED_TOKENS = 32
@@ -33,6 +35,11 @@ MIXED = Setting(
 """Prompts of mixed lengths (made up) in a pool that reserving fills with five."""
 SAMPLES = Setting(num_blocks=288, reserved_tokens=1152, prompts=(1000,), written_tokens=1)
 """Four samples of one prompt of 1,000 tokens, as the lesson has them."""
+BEAMS = Setting(num_blocks=64, reserved_tokens=192, prompts=(75,), written_tokens=5)
+"""Four beams of a short prompt (made up), so that their texts part and meet on a small grid."""
+MOST_BEAMS = 1024  # more than a story has actions
+BEAM_DROP = 0.5
+"""Chance that a beam is dropped when they compete: high, so that every press shows something."""
 
 
 class Action(StrEnum):
@@ -41,6 +48,7 @@ class Action(StrEnum):
     ADD = "add a request"
     ADD_SHARED = "add one with the shared prompt"
     FORK = "fork the newest into a second sample"
+    COMPETE = "let beams compete"
     WRITE = "write tokens to each"
     FINISH = "finish the oldest"
     RUN_OUT = "run out of blocks"
@@ -146,6 +154,20 @@ class _Cache:
             for _ in range(count):
                 self._write_one(request)
 
+    def compete(self, beams: list[int], parents: list[int]) -> None:
+        """Each beam goes on with its parent's text: by reference where the cache shares, as text written anew elsewhere."""
+        if not self.shares:
+            return  # a beam's own blocks are overwritten: as many as before
+        texts = [list(self.texts[parent]) for parent in parents]
+        self.texts.update(zip(beams, texts, strict=True))
+        freed = self.pool.choose(beams, parents)
+        dropped = [beam + 1 for beam in beams if beam not in parents]
+        if dropped:
+            whose = fmt.plural(len(dropped), "beam") + f" ({', '.join(map(str, dropped))})"
+            self.log.append(f"{whose} dropped, {fmt.plural(freed, 'block')} back; others fork in their place")
+        else:
+            self.log.append("every beam goes on")
+
     def finish(self, request: int) -> None:
         if request in self.waiting:
             self.waiting.remove(request)
@@ -202,6 +224,8 @@ class _Stage:
     setting: Setting
     caches: tuple[_Cache, _Cache, _Cache]
     next_id: int = 0
+    first_of: dict[int, int] = field(default_factory=dict)  # of each fork: the request that it began as
+    rounds: int = 0
 
 
 def play(story: Story, setting: Setting = MIXED) -> Played:
@@ -249,8 +273,29 @@ def _fork(stage: _Stage) -> None:
         return
     parent, child = max(sharing.texts), stage.next_id
     stage.next_id += 1
+    stage.first_of[child] = stage.first_of.get(parent, parent)
     for cache in stage.caches:
         cache.fork(parent, child)
+
+
+def _compete(stage: _Stage) -> None:
+    """The newest request's samples are beams: after a token each is dropped with a chance, and another forked in its place."""
+    sharing = stage.caches[2]
+    first = stage.first_of.get(max(sharing.texts, default=0), max(sharing.texts, default=0))
+    beams = [one for one in sorted(sharing.texts) if stage.first_of.get(one, one) == first]
+    stage.rounds += 1
+    if len(beams) < 2 or any(one in sharing.waiting for one in beams):
+        sharing.log.append("there are no beams: fork a request first, and let none of them wait")
+        return
+    parents = []
+    for beam in beams:
+        chance, place = (
+            uniform(0, purpose, first, MOST_BEAMS * stage.rounds + beam)
+            for purpose in (BEAM_DROPPED, BEAM_PARENT)
+        )
+        parents.append(beams[int(place * len(beams))] if chance < BEAM_DROP else beam)
+    for cache in stage.caches:
+        cache.compete(beams, parents)
 
 
 def _write(stage: _Stage) -> None:
@@ -286,6 +331,7 @@ _ACTIONS: dict[Action, Callable[[_Stage], None]] = {
     Action.ADD: _add,
     Action.ADD_SHARED: lambda stage: _add(stage, shared=True),
     Action.FORK: _fork,
+    Action.COMPETE: _compete,
     Action.WRITE: _write,
     Action.FINISH: _finish,
     Action.RUN_OUT: _run_out,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from calc import format as fmt
-from calc.paging_story import MIXED, SAMPLES, Action, Pool, Setting, Story, play
+from calc.paging_story import BEAMS, MIXED, SAMPLES, Action, Pool, Setting, Story, play
 from pages._paging_figure import grid_figure, grid_finding
 from pages._ui import show_chart, show_data
 
@@ -17,12 +17,17 @@ SETTINGS: dict[str, tuple[Setting, Story]] = {
         SAMPLES,
         (Action.ADD, *(Action.FORK,) * (SAMPLES_ASKED - 1)),
     ),
+    "Four beams of a short prompt": (
+        BEAMS,
+        (Action.ADD, *(Action.FORK,) * (SAMPLES_ASKED - 1), Action.WRITE, Action.COMPETE),
+    ),
 }
 MOST_ACTIONS = 400
 ICONS = {
     Action.ADD: ":material/add:",
     Action.ADD_SHARED: ":material/share:",
     Action.FORK: ":material/call_split:",
+    Action.COMPETE: ":material/alt_route:",
     Action.WRITE: ":material/edit:",
     Action.FINISH: ":material/check:",
     Action.RUN_OUT: ":material/block:",

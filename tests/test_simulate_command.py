@@ -196,10 +196,32 @@ def test_groups_of_samples_are_swapped(capsys):
     assert record["swap_outs"] == record["preemptions"]
 
 
+def test_beams_fork_and_are_dropped(capsys):
+    words = ("--rate", "40", "--input", "200", "--output", "40", "--requests", "40", "--engine-rules", "vllm-v0")  # fmt: skip
+    pool = ("--blocks", "150", "--kv-bytes-per-token", "800000", "--swap", "50,25")
+    _, beams = told(capsys, *words, *STEP, *pool, "--beams", "4")
+    _, apart = told(capsys, *words, *STEP, *pool, "--samples", "4")
+    _, never = told(capsys, *words, *STEP, *pool, "--beams", "4", "--beam-dropped", "0")
+    assert beams["beams_dropped"] > beams["beam_copies"] > 0
+    ample = ("--blocks", "4000", *pool[2:])
+    _, shared = told(capsys, *words, *STEP, *ample, "--beams", "4")
+    _, whole = told(capsys, *words, *STEP, *ample, "--samples", "4")
+    assert shared["peak_kv_share"] < whole["peak_kv_share"]
+    assert never["e2e_s"] == pytest.approx(apart["e2e_s"], rel=1e-9)
+    for name in ("swap_outs", "steps", "beam_copies"):
+        assert never[name] == apart[name]
+    assert main(["simulate", *words, *STEP, *pool, "--beams", "4"]) in {0, 3}
+    assert "dropped for forks" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "say"),
     [
         (("--engine-rules", "orca", "--drafts", "3"), "speculation"),
+        (("--beams", "2"), "beam_search"),
+        (("--beam-dropped", "0.5"), "needs --beams"),
+        (("--beams", "2", "--samples", "2", "--engine-rules", "vllm-v0"), "exclude"),
+        (("--beams", "2", "--beam-dropped", "2", "--engine-rules", "vllm-v0"), "chance"),
         (("--engine-rules", "sglang", "--swap", "1,1", "--kv-bytes-per-token", "1"), "swap"),
         (("--tier", "1,1"), "kv bytes per token"),
         (("--tier", "1", "--kv-bytes-per-token", "1"), "GIB,GB_PER_S"),

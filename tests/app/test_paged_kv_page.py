@@ -5,6 +5,7 @@ from reading import text_of, titles
 
 pytestmark = pytest.mark.app
 
+BEAMS = "Four beams of a short prompt"
 SAMPLES = "Four samples of a prompt of 1,000 tokens"
 
 
@@ -26,4 +27,7 @@ def test_four_samples_take_252_then_63_then_66_blocks(open_page):
     assert any("is copied to" in text_of(one) for one in app.caption)
     app.button(key="paged-reset").click().run()
     assert heads(app)[2].endswith(": 63 blocks")
+    app.pills(key="paged-of").set_value(BEAMS).run()
+    assert any("others fork in their place" in text_of(one) for one in app.caption)
+    app.button(key="paged-COMPETE").click().run()
     assert not app.exception

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.paging import PagedKvCache
-from calc.paging_story import BLOCK_SIZE, MIXED, SAMPLES, SHARED_TOKENS, Action, play
+from calc.paging_story import BEAMS, BLOCK_SIZE, MIXED, SAMPLES, SHARED_TOKENS, Action, play
 from calc.simulation.requests import RequestTable
 from calc.simulation.rules import engine_rules
 from calc.simulation.run import simulate
@@ -61,6 +61,28 @@ def test_the_allocator_and_the_simulator_fit_14_and_79(cases):
         )
         step = StepTable.affine(fixed_s=0.02, prefill_s=1e-5, decode_s=1e-4, kv_s=0.0)
         assert simulate(requests, rules, step, compiled=False).peak_running == fits
+
+
+def test_beams_fork_are_dropped_and_copy_on_write():
+    """Apart, four beams hold four times the blocks of one; together never more, and a dropped beam's come back."""
+    story = [Action.ADD, *[Action.FORK] * 3]
+    came_back = set()
+    for written in range(1, 13):
+        story.append(Action.WRITE)
+        before = play(tuple(story), BEAMS)
+        story.append(Action.COMPETE)
+        after = play(tuple(story), BEAMS)
+        one = -(-(75 + BEAMS.written_tokens * written) // BLOCK_SIZE)
+        assert before.paged.used_blocks == after.paged.used_blocks == 4 * one
+        assert one <= after.sharing.used_blocks <= before.sharing.used_blocks < 4 * one
+        assert {pool.requests for pool in after.pools} == {4}
+        freed = before.sharing.used_blocks - after.sharing.used_blocks
+        came_back.add(freed)
+        assert (" dropped, " in after.log[-1]) == (freed > 0)
+    assert {0, 1} < came_back
+    copies = [line for line in after.log if "is copied to" in line]
+    assert len(copies) > 3  # the three of the prompt, and those of forks
+    assert "there are no beams" in play((Action.ADD, Action.COMPETE)).log[-1]
 
 
 def test_reserving_holds_five_and_strands_what_is_left():
