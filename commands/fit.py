@@ -48,6 +48,9 @@ def add(verbs: Any) -> None:
     rare.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
     rare.add_argument("--no-prefix-caching", action="store_true")
     rare.add_argument("--offline", action="store_true", help="the LLM class instead of the API server")
+    rare.add_argument(
+        "--images", type=int, metavar="N", help="images in the profiling pass; 0 leaves the towers out"
+    )
     rare.add_argument("--state-dtype", metavar="D", help="format of recurrent states")
     rare.add_argument("--gpu-layers", type=tokens, metavar="N", help="llama.cpp: layers on the GPU")
 
@@ -91,6 +94,7 @@ def settings(arguments: argparse.Namespace) -> EngineSettings:
         enforce_eager=arguments.enforce_eager,
         prefix_caching=False if arguments.no_prefix_caching else None,
         offline=arguments.offline,
+        image_items=arguments.images,
         state_dtype=stated(arguments.state_dtype or ""),
         gpu_layers=arguments.gpu_layers,
     )

@@ -71,7 +71,7 @@ def test_a_share_that_leaves_no_room_for_the_context_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("share", "fits", "undecided"), [(0.49, False, True), (0.6, True, False), (0.99, False, False)]
+    ("share", "fits", "undecided"), [(0.49, False, True), (0.7, True, False), (0.99, False, False)]
 )
 def test_a_board_that_shares_memory_may_start_where_its_range_says_so(share, fits, undecided):
     # At 0.49 a public start of this 57 GiB model on such a board logged 4.85 GiB of cache, less than nothing by its own terms.
@@ -83,6 +83,21 @@ def test_a_board_that_shares_memory_may_start_where_its_range_says_so(share, fit
         assert "may be left" in found.verdict.reason
         assert found.tightest.kv.low < 4.85 * GIB < found.tightest.kv.high
     assert not ledger(model, H100, Layout(), replace(chosen, memory_utilization=0.7)).undecided
+
+
+def test_a_public_start_on_a_board_that_shares_memory():
+    # Qwen3-0.6B on a DGX Spark, vLLM 0.27.1, share 0.6 of 121.69 GiB: 3.35 GiB consumed, a pool of 69.4 GiB, 649,728 tokens, and
+    # 51 and 35 graphs: 256 sequences, the small cards' default, because the driver reports no memory there.
+    chosen = EngineSettings(version="0.27.1", memory_utilization=0.6, device_memory_bytes=121.69 * GIB)
+    found = ledger(models.load("Qwen/Qwen3-0.6B"), accelerators.load("dgx-spark-gb10"), Layout(), chosen)
+    assert found.kv.available_bytes / GIB == pytest.approx(69.4, rel=0.015)
+    assert found.kv.printed_tokens == pytest.approx(649_728, rel=0.015)
+    rank = found.tightest
+    assert (rank.bytes_of(LineKind.WEIGHTS) + rank.bytes_of(LineKind.NON_TORCH)) / GIB == pytest.approx(
+        3.35, abs=0.2
+    )
+    note = next(line.note for line in rank.lines if line.kind is LineKind.ACTIVATION)
+    assert "256 sequences" in note
 
 
 def test_report_has_the_contracts_fields():
@@ -248,6 +263,7 @@ def test_versions_are_in_order_and_each_says_what_changed():
         {"decode_context_parallel": 0},
         {"window_pool_ratio": 0.0},
         {"draft_tokens": -1},
+        {"image_items": -1},
         {"state_dtype": "int3"},
     ],
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from calc.accelerator import Accelerator
 from calc.layout import Layout
 from calc.memory.closed_forms import graph_bytes
+from calc.memory.engines.estimates import shares_memory
 from calc.provenance import Estimate, Provenance
 from calc.units import GIB, MIB
 
@@ -68,6 +69,10 @@ NON_TORCH: dict[str, NonTorch] = {
 ROCM_SINGLE = (0.46, 0.50, 0.53)
 ROCM_TP = (0.5, 1.78, 2.0)
 
+# On a board that shares its memory with the host the engine measures what the system lost, its own processes' heap among it.
+# Qwen3-0.6B on a DGX Spark, vLLM 0.27.1 (a public start of September 2026): 3.35 GiB consumed, of which 1.12 are weights.
+HOST_HEAP = (0.0, 1.8, 6.0)
+
 NVLINK_WORKSPACE_CAPABILITY = 9.0
 
 GRAPH_FIXED_BYTES = 0.04 * GIB
@@ -96,6 +101,8 @@ def non_torch(era: str, accelerator: Accelerator, layout: Layout) -> Estimate:
     elif row.consumer is not None and "GeForce" in accelerator.name:
         values = row.consumer
     low, best, high = values
+    if shares_memory(accelerator):
+        low, best, high = (value + heap for value, heap in zip(values, HOST_HEAP, strict=True))
     return Estimate(low=low * GIB, best=best * GIB, high=high * GIB, provenance=Provenance.FITTED)
 
 

@@ -103,9 +103,10 @@ class EngineSettings:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and 1 <= value <= MAX_TOKENS):
                 raise InputError(name, value, f"it must be a whole number from 1 to {MAX_TOKENS:,}")
-        for name in ("draft_tokens", "draft_layers", "adapters"):
-            if not 0 <= getattr(self, name) <= 1000:
-                raise InputError(name, getattr(self, name), "it must be a whole number from 0 to 1,000")
+        for name in ("draft_tokens", "draft_layers", "adapters", "image_items"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1000:
+                raise InputError(name, value, "it must be a whole number from 0 to 1,000")
         for name, most in (("decode_context_parallel", 1024), ("adapter_rank", 4096)):
             if not 1 <= getattr(self, name) <= most:
                 raise InputError(name, getattr(self, name), f"it must be 1 to {most:,}")

@@ -125,7 +125,9 @@ def _batch(
         tokens = LEGACY_TOKENS if chunked else max(LEGACY_TOKENS, max_len)
         sequences = LEGACY_SEQUENCES
     else:
-        large = total_bytes >= LARGE_CARD_BYTES and "A100" not in accelerator.name
+        # Where the driver reports no memory (boards that share the host's), the engine takes the small cards' defaults.
+        told = total_bytes if not shares_memory(accelerator) else 0.0
+        large = told >= LARGE_CARD_BYTES and "A100" not in accelerator.name
         served, offline, sequences = (8192, 16384, 1024) if large else (2048, 8192, 256)
         tokens = offline if settings.offline else served
         if settings.chunked_prefill is False:
