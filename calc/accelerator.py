@@ -16,6 +16,7 @@ COMPUTE_FORMATS = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4", "int4")
 
 # The id of a typed accelerator states its numbers and its name.
 LONGEST_ID = 300
+LEAST, MOST = 1e-9, 1e30  # of any quantity: times that are made of others stay numbers
 
 # How the devices of a node reach each other over their own link: through a switch (any peer at full rate), in
 # bridged pairs, in a mesh (each peer has its own links), in a torus (neighbours only).
@@ -265,8 +266,8 @@ def _positive(**fields: float | None) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InputError(name, value, "it must be a number")
-        if not 0 < value < 1e30:  # no NaN is; a whole number may be too long for a float
-            raise InputError(name, value, "it must be positive and finite")
+        if not LEAST <= value <= MOST:  # no NaN is; a whole number may be too long for a float
+            raise InputError(name, value, f"it must be from {LEAST:g} to {MOST:g}")
 
 
 def _ordered(name: str, values: tuple[float, ...] | None) -> None:

@@ -9,6 +9,7 @@ from math import isfinite
 from calc.errors import InputError
 
 MAX_TOKENS = 100_000_000
+MIN_RATE_PER_S = 1e-9  # a request in thirty years; a fleet's price for less is beyond every number
 MAX_RATE_PER_S = 1e9
 MAX_REUSE_S = 1e7
 """Four months: longer than any cache keeps anything."""
@@ -59,8 +60,9 @@ class Workload:
             raise InputError(
                 "traffic", (self.rate_per_s, self.concurrency), "give either requests/s or concurrent users"
             )
-        if self.rate_per_s is not None and not 0 <= self.rate_per_s <= MAX_RATE_PER_S:
-            raise InputError("rate", self.rate_per_s, "it must be from 0 to 1e9 requests/s")
+        rate = self.rate_per_s
+        if rate is not None and rate != 0 and not MIN_RATE_PER_S <= rate <= MAX_RATE_PER_S:
+            raise InputError("rate", rate, "it must be 0, or from 1e-9 to 1e9 requests/s")
         if self.concurrency is not None and not 1 <= self.concurrency <= MAX_TOKENS:
             raise InputError("concurrency", self.concurrency, f"it must be from 1 to {MAX_TOKENS:,} users")
         if not 0 <= self.prefix_share < 1:

@@ -13,6 +13,7 @@ from calc.errors import InputError, UnsupportedArchitecture
 
 MAX_SIZE: Final = 2**31  # no width, vocabulary or count of a published model comes near it
 MAX_LAYERS: Final = 1024  # Llama 3.1 405B, the deepest model known here, has 126
+_LARGEST_FACTOR: Final = 1e6  # of a multiplier or a share: larger ones make no size that is within MAX_SIZE
 
 _CHECK = "Check the config, or paste the layers, heads and sizes by hand."
 
@@ -109,7 +110,7 @@ class ConfigReader:
         )
 
     def float(self, *names: Str, default: Float | _Required = REQUIRED) -> Float:
-        """A finite number."""
+        """A factor or a share: a finite number of at most a million."""
         value = self.raw(*names)
         if value is None:
             if isinstance(default, _Required):
@@ -118,6 +119,9 @@ class ConfigReader:
         number = _number(value)
         if number is None:
             raise InputError(self.path + self._present(names), value, "it must be a number", next_step=_CHECK)
+        if abs(number) > _LARGEST_FACTOR:
+            allowed = f"it must be at most {_LARGEST_FACTOR:g}"
+            raise InputError(self.path + self._present(names), value, allowed, next_step=_CHECK)
         return number
 
     def bool(self, *names: Str, default: Bool | _Required = REQUIRED) -> Bool:

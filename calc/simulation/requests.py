@@ -16,6 +16,7 @@ Ints = npt.NDArray[np.int64]
 
 MAX_PRIORITIES = 16
 MAX_SAMPLES = 128
+MAX_TIME_S = 1e9  # 32 years: a clock of 64 bits still tells a tenth of a microsecond there
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,8 +95,9 @@ class RequestTable:
         times = self.arrival_s[free]
         if len(times) == 0:
             raise InputError("arrival_s", "none", "some request must have an arrival time of its own")
-        if not np.all(np.isfinite(times)) or times.min() < 0:
-            raise InputError("arrival_s", float(times.min()), "times are seconds from 0")
+        if not np.all(np.isfinite(times)) or times.min() < 0 or times.max() > MAX_TIME_S:
+            worst = float(times.min() if times.min() < 0 else times.max())
+            raise InputError("arrival_s", worst, f"times are seconds from 0 to {MAX_TIME_S:g}")
         if np.any(np.diff(times) < 0):
             place = int(np.flatnonzero(np.diff(times) < 0)[0]) + 1
             raise InputError("arrival_s", float(times[place]), f"times must rise (request {place})")

@@ -117,16 +117,32 @@ def read_trace(lines: Iterable[str], *, seed: int = 0, name: str = "trace") -> T
     first = first.removeprefix("\ufeff")
     if first.lstrip().startswith("{"):
         return _read_json(chain([first], source), seed, name)
-    header = next(csv.reader([first]))
+    cells = _cells(chain([first], source), name)
+    _, header = next(cells)
     known = _csv_format(header, name)
     rows = _Rows()
     columns = _CSV[known].with_extra(known, header)
-    for number, cells in enumerate(csv.reader(source), start=2):
-        if cells:
-            if len(cells) != len(header):
-                raise InputError(f"{name} row {number}", len(cells), f"the header has {len(header)} columns")
-            _add(rows, number, dict(zip(header, cells, strict=True)), columns)
+    for number, row in cells:
+        if row:
+            if len(row) != len(header):
+                raise InputError(f"{name} row {number}", len(row), f"the header has {len(header)} columns")
+            _add(rows, number, dict(zip(header, row, strict=True)), columns)
     return _finish(rows, known, columns, seed=seed, name=name)
+
+
+def _cells(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
+    """Each row with its number; raises InputError for text that is no CSV, or for a cell of more than 131,072 characters."""
+    number = 0
+    try:
+        for number, row in enumerate(csv.reader(lines), start=1):
+            yield number, row
+    except csv.Error as error:
+        raise InputError(
+            f"{name} row {number + 1}",
+            str(error),
+            "it must be CSV with short cells",
+            next_step="Leave out columns that hold whole texts.",
+        ) from None
 
 
 def _csv_format(header: list[str], name: str) -> TraceFormat:
@@ -247,8 +263,10 @@ def _add(rows: _Rows, number: int, row: Mapping[str, Any], columns: _Columns) ->
         rows.extra.setdefault(column, []).append(int(_number(number, row, column, whole=True)))
     if columns.prefix is not None:
         ids = row.get(columns.prefix, [])
-        if not isinstance(ids, list) or not all(isinstance(one, int) for one in ids):
-            raise InputError(f"row {number}, {columns.prefix}", ids, "a list of whole numbers is needed")
+        if not isinstance(ids, list) or not all(isinstance(one, int) and abs(one) < 2**63 for one in ids):
+            raise InputError(
+                f"row {number}, {columns.prefix}", ids, "a list of whole numbers of at most 64 bits is needed"
+            )
         if len(ids) > -(-given // columns.prefix_block):
             raise InputError(
                 f"row {number}, {columns.prefix}",
