@@ -17,6 +17,8 @@ SETTINGS: Mapping[str, str] = {
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
     "prefix_share": "prefix_share",
+    "reuse_after_s": "reuse_after_s",
+    "kv_offload": "kv_offload",
     "arrival_cv": "arrival_cv",
     "peak_factor": "peak_factor",
     "ttft_s": "ttft_s",

@@ -21,7 +21,8 @@ def add(verbs: Any) -> None:
         type=Path,
         metavar="FILE",
         help="CSV: model, input_tokens, output_tokens, rate_per_s or users; further columns: name, region, gpu, ttft_s, "
-        "tpot_s, e2e_s, percentile, quantization, kv_dtype, engine, adapters, adapter_rank, prefix_share, headroom",
+        "tpot_s, e2e_s, percentile, quantization, kv_dtype, engine, adapters, adapter_rank, prefix_share, reuse_after_s, "
+        "kv_offload, headroom",
     )
     parser.add_argument(
         "--gpu", action="extend", nargs="+", metavar="ID", help="kinds for rows that name none", default=[]

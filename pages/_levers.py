@@ -10,7 +10,7 @@ from calc import format as fmt
 from calc.answer import Answer
 from calc.levers import LeverEffect
 from calc.provenance import Estimate
-from calc.scenario import apply_settings
+from calc.scenario import Fidelity, apply_settings
 from calc.verdict import Change
 from pages._inputs import levers_for
 from pages._sidebar import current_scenario, show_scenario
@@ -38,6 +38,12 @@ def draw_levers(result: Answer) -> None:
         if best and saved > 0:
             st.markdown(f"**{best.lever.change.text} saves {fmt.plural(saved, 'GPU')}**")
         show_table([lever_row("now", "", result), *map(_effect_row, effects)])
+        asked = result.inputs.scenario
+        if asked.prefix_share > 0 and asked.reuse_after_s is None and asked.fidelity != Fidelity.TEXTBOOK:
+            st.caption(
+                "KV offload to host memory or an SSD is a lever where repeated text comes back after a while: "
+                "say when, in the sidebar under Workload."
+            )
         st.caption("Apply one to the scenario:")
         draw_apply([e.lever.change for e in effects if e.lever.change.settings], key="lever")
 

@@ -58,6 +58,21 @@ READY: tuple[ReadyScenario, ...] = (
         ),
     ),
     ReadyScenario(
+        id="returning-chat",
+        title="Users who come back",
+        question="Chats whose users return after five minutes with four fifths of the prompt said before, 4,000 in, 200 out, "
+        "20 requests/s: is host memory or an SSD behind the cards worth it?",
+        scenario=Scenario(
+            model="meta-llama/Meta-Llama-3.1-8B",
+            gpu="h100-sxm5-80gb",
+            rate_per_s=20.0,
+            input_tokens=4000.0,
+            output_tokens=200.0,
+            prefix_share=0.8,
+            reuse_after_s=300.0,
+        ),
+    ),
+    ReadyScenario(
         id="example-8b",
         title="Example 8B",
         question="The made-up 8B model on the made-up 48 GB GPU: 32 users at once, 2,000 in, 500 out.",

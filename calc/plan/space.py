@@ -254,12 +254,5 @@ def placed(layout: Layout, accelerator: Accelerator) -> Layout | None:
         return None
     if layout.tp > inside and layout.ep <= 1:
         return None
-    nodes = ceil(gpus / inside)
-    return Layout(
-        tp=layout.tp,
-        pp=layout.pp,
-        dp=layout.dp,
-        ep=layout.ep,
-        attention_dp=layout.attention_dp,
-        nodes=max(layout.nodes, nodes),
-    )
+    nodes = max(layout.nodes, ceil(gpus / inside))
+    return layout if nodes == layout.nodes else replace(layout, nodes=nodes)
