@@ -81,13 +81,14 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One layout with one pair of formats under one engine, and the offers that take it."""
+    """One layout with one pair of formats under one engine, and the offers that take it; `scenario`: the question's so scheduled."""
 
     engine: str
     layout: Layout
     quantization: str
     kv_dtype: str
     scheduling: Scheduling
+    scenario: Scenario
     offers: tuple[Offer, ...]
 
 
@@ -154,14 +155,15 @@ def screen(question: Question) -> Screened:
     bounds: list[Bounds] = []
     known: dict[tuple[object, ...], Any] = {}
     stacks: dict[tuple[object, ...], tuple[tuple[Places, Stacked], ...]] = {}
+    compiled: dict[tuple[object, ...], Operators] = {}
     for group in _groups(question, never):
-        operators = _operators(question, group)
+        operators = _operators(question, group, compiled)
         ids = tuple(offer.accelerator.id for offer in group.offers)
         batching = group.scheduling
         key = (group.engine, batching.max_batched_tokens, batching.chunked_prefill, ids, operators.formats)
         if key not in stacks:
             fidelity = Fidelity(question.inputs.scenario.fidelity)
-            stacks[key] = stacks_of(_tuned(question, group), fidelity, operators.formats, known)
+            stacks[key] = stacks_of(_tuned(group), fidelity, operators.formats, known)
         for places, stacked in stacks[key]:
             bounds.append(_bounds(question, group, operators, stacked))
             which.append(np.full(len(places), len(groups)))
@@ -191,34 +193,39 @@ def _joined(parts: list[Any], kind: type = float) -> Any:
 def _groups(question: Question, never: Counter[str]) -> Iterator[Group]:
     """Layouts and formats with the offers that they go with; what does not is counted."""
     spec = question.inputs.spec
+    scheduled = [(one, one.scenario(question.inputs.scenario)) for one in question.schedulings]
     for engine, offers in question.offers.items():
         timed = [offer for offer in offers if _has_rates(offer)]
         never[UNPUBLISHED] += len(offers) - len(timed)
         chosen = question.layouts or layouts_of(spec, engine, most=question.largest_replica)
+        places = _placements(question, chosen, timed)
         for quantization in question.weight_formats:
             if is_foreign(quantization, engine) and quantization != question.inputs.scenario.quantization:
                 continue
             formats = served_formats(spec, quantization)
             for kv_dtype in question.kv_formats:
-                served = [o for o in timed if formats_support(formats, kv_dtype, engine, o.accelerator)]
-                never[NOT_SERVED] += len(timed) - len(served)
-                placements = _placements(question, chosen, served)
-                for (layout, those), scheduling in product(placements.items(), question.schedulings):
-                    yield Group(
-                        engine=engine,
-                        layout=layout,
-                        quantization=quantization,
-                        kv_dtype=kv_dtype,
-                        scheduling=scheduling,
-                        offers=tuple(those),
-                    )
+                served = [
+                    bool(formats_support(formats, kv_dtype, engine, offer.accelerator)) for offer in timed
+                ]
+                never[NOT_SERVED] += served.count(False)
+                for (layout, those), (scheduling, scenario) in product(places.items(), scheduled):
+                    offered = tuple(timed[place] for place in those if served[place])
+                    if offered:
+                        yield Group(
+                            engine=engine,
+                            layout=layout,
+                            quantization=quantization,
+                            kv_dtype=kv_dtype,
+                            scheduling=scheduling,
+                            scenario=scenario,
+                            offers=offered,
+                        )
 
 
-def _tuned(question: Question, group: Group) -> list[Offer]:
+def _tuned(group: Group) -> list[Offer]:
     """The group's offers with profiles that know the token budget, and whether prompts are chunked."""
-    scenario = group.scheduling.scenario(question.inputs.scenario)
     return [
-        offer if offer.profile is None else replace(offer, profile=tuned(offer.profile, scenario))
+        offer if offer.profile is None else replace(offer, profile=tuned(offer.profile, group.scenario))
         for offer in group.offers
     ]
 
@@ -230,14 +237,14 @@ def is_foreign(quantization: str, engine: str) -> bool:
 
 def _placements(
     question: Question, layouts: tuple[Layout, ...], offers: list[Offer]
-) -> dict[Layout, list[Offer]]:
-    """Each layout, with the nodes that it takes, and the offers that take it so. A chosen layout goes anywhere."""
-    found: dict[Layout, list[Offer]] = {}
+) -> dict[Layout, list[int]]:
+    """Each layout, with the nodes that it takes, and which offers take it so. A chosen layout goes anywhere."""
+    found: dict[Layout, list[int]] = {}
     for layout in layouts:
-        for offer in offers:
+        for place, offer in enumerate(offers):
             there = layout if question.layouts else placed(layout, offer.accelerator)
             if there is not None:
-                found.setdefault(there, []).append(offer)
+                found.setdefault(there, []).append(place)
     return found
 
 
@@ -250,20 +257,25 @@ def _has_rates(offer: Offer) -> bool:
     return known and offer.profile is not None
 
 
-def _operators(question: Question, group: Group) -> Operators:
+def _operators(question: Question, group: Group, compiled: dict[tuple[object, ...], Operators]) -> Operators:
+    """The group's operators, compiled once: no scheduling changes them, and nodes only where experts are spread over them."""
     scenario = question.inputs.scenario
     kv_format = scenario.kv_format if group.kv_dtype == scenario.kv_dtype else group.kv_dtype
-    return compile_operators(
-        question.inputs.spec,
-        group.layout,
-        quantization=None if group.quantization == "auto" else group.quantization,
-        kv_dtype="bf16" if kv_format == "auto" else kv_format,
-    )
+    layout = group.layout if group.layout.ep > 1 else replace(group.layout, nodes=1)
+    key = (layout, group.quantization, kv_format)
+    if key not in compiled:
+        compiled[key] = compile_operators(
+            question.inputs.spec,
+            layout,
+            quantization=None if group.quantization == "auto" else group.quantization,
+            kv_dtype="bf16" if kv_format == "auto" else kv_format,
+        )
+    return compiled[key]
 
 
 def _bounds(question: Question, group: Group, operators: Operators, stacked: Stacked) -> Bounds:
     """One group on the accelerators of one stack."""
-    scenario, layout = group.scheduling.scenario(question.inputs.scenario), group.layout
+    scenario, layout = group.scenario, group.layout
     prompt = scenario.input_tokens
     streams = layout.attention_dp * layout.dp * layout.pp
     fit, short = _sequences_that_fit(question, group, stacked)
