@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calc.arrays import Numbers, positive_finite
+from calc.arrays import Numbers, not_negative, positive_finite
 from calc.errors import InputError
 from calc.paging import blocks_for
 
@@ -29,6 +29,16 @@ def static_slot_share(*, useful_tokens: Numbers, slots: Numbers, longest_tokens:
     """
     positive_finite(useful_tokens=useful_tokens, slots=slots, longest_tokens=longest_tokens)
     return useful_tokens / (slots * longest_tokens)
+
+
+def slot_use(*, useful_slot_steps: Numbers, slots: Numbers, passes: Numbers) -> Numbers:
+    """The share of any scheduler's slot-steps that did useful work: useful / (slots · passes).
+
+    Source: Yu et al. 2022 (Orca, OSDI'22), section 2. Ignores: how long each pass takes.
+    """
+    not_negative(useful_slot_steps=useful_slot_steps)
+    positive_finite(slots=slots, passes=passes)
+    return useful_slot_steps / (slots * passes)
 
 
 def static_slot_use(outputs: Sequence[int]) -> SlotUse:

@@ -6,6 +6,7 @@ from calc.answer import Answer
 from calc.frontier import Operating
 from calc.proof import clock_of
 from calc.simulation.results import SimulationResult
+from calc.simulation.step_table import StepTable
 from calc.worked import Worked
 
 
@@ -35,24 +36,26 @@ def worked_run(result: Answer, ran: SimulationResult) -> tuple[Worked, ...]:
 def _clock(result: Answer) -> tuple[Worked, ...]:
     if result.decode is None:
         return ()
-    table, batch, context = clock_of(result), result.decode.batch, round(result.decode.context_tokens)
+    return (worked_pass(clock_of(result), result.decode.batch, round(result.decode.context_tokens)),)
+
+
+def worked_pass(table: StepTable, batch: int, context: int) -> Worked:
+    """One decode pass on the simulator's clock: `batch` sequences with `context` cached tokens each."""
     attended = batch * context
     inside = batch * min(context, table.window)
-    return (
-        Worked(
-            formula="clock_pass_s",
-            inputs={
-                "base_s": table.seconds(0, batch),
-                "attended_slope_s": table.kv_s,
-                "attended_tokens": attended,
-                "window_slope_s": table.window_s,
-                "window_tokens": inside,
-                "pair_slope_s": table.attention_s,
-                "prompt_pairs": 0.0,
-            },
-            result=table.seconds(0, batch, attended, 0.0, inside),
-            about=f"the simulator's clock: one decode pass of {batch} sequences with {context} cached tokens each",
-        ),
+    return Worked(
+        formula="clock_pass_s",
+        inputs={
+            "base_s": table.seconds(0, batch),
+            "attended_slope_s": table.kv_s,
+            "attended_tokens": attended,
+            "window_slope_s": table.window_s,
+            "window_tokens": inside,
+            "pair_slope_s": table.attention_s,
+            "prompt_pairs": 0.0,
+        },
+        result=table.seconds(0, batch, attended, 0.0, inside),
+        about=f"the simulator's clock: one decode pass of {batch} sequences with {context} cached tokens each",
     )
 
 

@@ -23,9 +23,14 @@ class Bar:
     """One measured rate: its share of the peak, the reading on it, and the usual range of that share where one is known."""
 
     label: str
-    share: float
+    value: float
+    peak: float
     reading: str
     usual: tuple[float, float] | None = None
+
+    @property
+    def share(self) -> float:
+        return self.value / self.peak
 
 
 def bars_of(run: Run) -> list[Bar]:
@@ -43,7 +48,8 @@ def bars_of(run: Run) -> list[Bar]:
         return [
             Bar(
                 label=label,
-                share=value / of,
+                value=value,
+                peak=of,
                 reading=reading,
                 usual=(known.low, known.high) if known else None,
             )

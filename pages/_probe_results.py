@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -9,7 +10,9 @@ import streamlit as st
 from calc import format as fmt
 from calc.errors import RidgebeamError
 from calc.provenance import Provenance
-from pages._probe_figures import attention_rows, curve_figure, curve_finding, sizes_figure
+from calc.worked import Worked
+from calc.worked_measured import worked_rate, worked_share
+from pages._probe_figures import attention_rows, bars_of, curve_figure, curve_finding, sizes_figure
 from pages._ui import Metric, plain_text, show_chart, show_data, show_error
 from presets.deployment import may_probe
 from probes import store
@@ -41,6 +44,37 @@ def run_metrics(run: Run) -> list[Metric]:
         for label, value, unit, text in readings
         if value is not None
     ]
+
+
+def worked_run_rates(run: Run) -> list[Worked]:
+    """The best case of each timed kind as bytes or FLOP over seconds, then each bar as a share of its peak."""
+    lines = []
+    for probe, what in (
+        ("bandwidth", "memory bandwidth"),
+        ("skinny_gemm", "reading weights"),
+        ("gemm", "products"),
+    ):
+        case = max(
+            (one for one in store.cases_of(run, probe) if one.get("timing") and not _is_apart(one)),
+            key=lambda one: float(one["value"]),
+            default=None,
+        )
+        if case is None:
+            continue
+        shape, seconds = case["parameters"], float(case["timing"]["median_s"])
+        amount = case.get("bytes_per_call")
+        if probe == "gemm":
+            amount = 2.0 * shape["tokens"] * shape["n"] * shape["k"]
+        if amount:
+            lines.append(worked_rate(f"{what}: {case['case']}", float(amount), seconds))
+    for bar in bars_of(run):
+        lines += worked_share(f"{bar.label}, over its peak", bar.value, bar.peak)
+    return lines
+
+
+def _is_apart(case: Mapping[str, Any]) -> bool:
+    """Copies and sweeps over sizes: shown, and not what the bandwidth is read from."""
+    return case["parameters"].get("kernel") == "copy" or bool(case["parameters"].get("sweep"))
 
 
 def draw_details(run: Run) -> None:

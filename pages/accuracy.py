@@ -7,8 +7,17 @@ from collections.abc import Sequence
 import streamlit as st
 
 from calc import format as fmt
+from calc.worked_measured import worked_errors
 from pages._accuracy_figure import finding, scatter
-from pages._ui import plain_text, show_chart, show_data, show_ignored, show_table, show_title
+from pages._ui import (
+    plain_text,
+    show_chart,
+    show_data,
+    show_ignored,
+    show_table,
+    show_title,
+    show_worked_maths,
+)
 from presets import accuracy, engine_memory
 from presets.accuracy import Comparison
 
@@ -46,6 +55,13 @@ def main() -> None:
         show_chart(scatter(chosen, unit=unit), alt=finding(chosen, quantity), key="accuracy-scatter")
         st.header("Error by group, the worst first", anchor=False)
         st.dataframe(_group_rows(chosen), hide_index=True)
+        show_worked_maths(
+            lambda: worked_errors(
+                [(row.best, row.measured, f"{row.group}, {row.note}") for row in chosen],
+                inside=sum(row.inside for row in chosen),
+            ),
+            key="accuracy-maths",
+        )
         show_data([row.as_json() for row in chosen], key="accuracy-data", name="ridgebeam-accuracy")
     else:
         st.info("No measurement matches these filters.", icon=":material/filter_alt_off:")

@@ -11,6 +11,7 @@ from calc.errors import RidgebeamError
 from calc.expected import stated
 from calc.scenario import Scenario
 from calc.step import StepModel
+from calc.worked_measured import worked_report
 from pages._endpoint_figures import level_figure, level_finding, prompt_figure, prompt_finding
 from pages._endpoint_job import draw_form, stored_run
 from pages._endpoint_opinion import draw_opinion
@@ -23,7 +24,7 @@ from pages._endpoint_parts import (
 )
 from pages._inputs import inputs_for
 from pages._sidebar import current_scenario
-from pages._ui import guarded, plain_text, show_chart, show_ignored, show_title
+from pages._ui import guarded, plain_text, show_chart, show_ignored, show_title, show_worked_maths
 from presets import profiles
 
 
@@ -41,7 +42,7 @@ def main() -> None:
     )
     draw_form()
     if report is not None and found is not None:
-        guarded(lambda: _draw_report(report, found[1]))()
+        guarded(lambda: _draw_report(report, found[1], model))()
     draw_upload()
     guarded(lambda: draw_calibration(model, report))()
     show_ignored(
@@ -89,7 +90,7 @@ def _assumed(report: EndpointReport, scenario: Scenario, model: StepModel | None
     return f"{measured} Predicted for {behind}: choose there what runs behind the server."
 
 
-def _draw_report(report: EndpointReport, record: dict[str, object]) -> None:
+def _draw_report(report: EndpointReport, record: dict[str, object], model: StepModel | None) -> None:
     show_report_metrics(report)
     if report.gap is not None:
         st.markdown(plain_text(report.gap.sentence))
@@ -101,6 +102,7 @@ def _draw_report(report: EndpointReport, record: dict[str, object]) -> None:
     for note in report.notes:
         st.info(plain_text(note), icon=":material/info:")
     draw_tables(report)
+    show_worked_maths(lambda: worked_report(report, model), key="endpoint-maths")
     cached = report.cached_tokens
     if "cached" in cached:
         st.caption(

@@ -15,10 +15,20 @@ from calc.errors import InputError
 from calc.fleet import Budget, Fleet, FleetRow, Placed, plan_fleet
 from calc.fleet_report import fleet_headline
 from calc.fleet_table import COLUMNS, fleet_rows, placed_rows, stocks_of
+from calc.worked import Worked
+from calc.worked_answer import worked_step
 from pages._axes import KINDS, ROWS, figure, linear
 from pages._inputs import answer_for
 from pages._sidebar import current_scenario
-from pages._ui import plain_text, show_chart, show_data, show_ignored, show_table, show_title
+from pages._ui import (
+    plain_text,
+    show_chart,
+    show_data,
+    show_ignored,
+    show_table,
+    show_title,
+    show_worked_maths,
+)
 from presets import accelerators
 from presets.fleet_file import EXAMPLE, MAX_BYTES, read_fleet_text
 
@@ -57,6 +67,7 @@ def main() -> None:
         )
         show_chart(fleet_figure(found), alt=fleet_headline(found), key="fleet-bars")
         show_table([_row(place) for place in found.placed])
+    show_worked_maths(lambda: _worked(found), key="fleet-maths")
     show_data(placed_rows(found), key="fleet-data", name="ridgebeam-fleet")
     show_ignored(
         "Peaks at different hours: every deployment is sized for its own peak, so a pool that follows them could be smaller.",
@@ -110,6 +121,17 @@ def _questions() -> tuple[Sequence[Mapping[str, object]], Budget, tuple[str, ...
     for part in stocks_of(stock.split()):
         accelerators.load(part.gpu)
     return edited, Budget(stocks=stocks_of(stock.split()), usd_per_hour=usd), tuple(kinds)
+
+
+def _worked(found: Fleet) -> list[Worked]:
+    """Each deployment's own sizing: its load on a replica, its GPUs, its price."""
+    lines: list[Worked] = []
+    for place in found.placed:
+        if place.answer is None:
+            continue
+        steps = worked_step(place.answer, "fleet")
+        lines += [replace(line, about=f"{_label(place.row)}: {line.about}".rstrip(": ")) for line in steps]
+    return lines
 
 
 def fleet_figure(found: Fleet) -> go.Figure:

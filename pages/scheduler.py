@@ -9,10 +9,13 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.schedule import Schedule, Scheduling, pass_rows, trace_of
-from calc.schedule_examples import LESSON_PROMPT_TOKENS, LESSONS, Example, long_prompt_tokens
+from calc.schedule_examples import LESSON_PROMPT_TOKENS, LESSONS, Example, long_prompt_tokens, step_of
+from calc.worked import Worked
+from calc.worked_measured import worked_schedule
+from calc.worked_run import worked_pass
 from pages._inputs import current_answer
 from pages._schedule_parts import Asked, draw_controls, draw_steps, schedules_of, table_rows
-from pages._ui import predict_first, show_data, show_ignored, show_title
+from pages._ui import predict_first, show_data, show_ignored, show_title, show_worked_maths
 
 TRACE_HELP = "Open it in Perfetto or chrome://tracing: one process per scheduler, one row per slot."
 
@@ -37,11 +40,21 @@ def main() -> None:
         on_click="ignore",
         help=TRACE_HELP,
     )
+    show_worked_maths(lambda: _worked(schedules), key="sched-maths")
     show_data(pass_rows(schedules), key="sched-data", name="ridgebeam-passes")
     show_ignored(
         "A full KV cache: the pool here holds whatever the slots need. *Paged KV* shows what happens when it does not.",
         "Time between passes: an engine's own work beside the GPU is part of the step model, not drawn.",
     )
+
+
+def _worked(schedules: Sequence[Schedule]) -> list[Worked]:
+    """Each scheduler's counters, then one pass of all slots on the clock that all of them share."""
+    result = current_answer()
+    scenario = result.inputs.scenario
+    context = max(1, round(scenario.input_tokens + scenario.output_tokens / 2))
+    lines = [line for one in schedules for line in worked_schedule(one)]
+    return [*lines, worked_pass(step_of(result), schedules[0].slots, context)]
 
 
 def headline(asked: Asked, schedules: Sequence[Schedule]) -> str:

@@ -9,9 +9,17 @@ from calc.errors import InputError
 from pages._own_hardware import local_device_list, use_run
 from pages._probe_figures import bars_figure, bars_finding, bars_of
 from pages._probe_job import draw_start
-from pages._probe_results import draw_details, draw_files, name_of, run_metrics
+from pages._probe_results import draw_details, draw_files, name_of, run_metrics, worked_run_rates
 from pages._sidebar import current_scenario
-from pages._ui import guarded, plain_text, show_chart, show_ignored, show_metrics, show_title
+from pages._ui import (
+    guarded,
+    plain_text,
+    show_chart,
+    show_ignored,
+    show_metrics,
+    show_title,
+    show_worked_maths,
+)
 from pages._whole_path import draw_whole_path
 from probes import store
 from probes.store import Run
@@ -115,6 +123,7 @@ def _draw_run(run: Run) -> None:
             else "There is no datasheet of this device here, so the best single sample stands for the peak."
         )
     draw_details(run)
+    show_worked_maths(lambda: worked_run_rates(run), key="probe-maths")
 
 
 def _draw_nothing_yet() -> None:

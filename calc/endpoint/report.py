@@ -111,7 +111,7 @@ class EndpointReport:
 
 def report_of(run: EndpointRun, *, model: StepModel | None = None, slo: Slo | None = None) -> EndpointReport:
     """Judge a run; `model`: the step model of what runs behind the endpoint, where it is known."""
-    alone = [s for s in run.stage("decode") if s.ok] or [s for s in run.stage("concurrency 1") if s.ok]
+    alone = streams_alone(run)
     tpot = Spread.of(s.tpot_s for s in alone)
     gap = _gap(model, alone, tpot) if model is not None and tpot is not None else None
     prefills = [s for s in run.stage("prefill") if s.measures_prefill and s.prompt_tokens]
@@ -136,6 +136,17 @@ def report_of(run: EndpointRun, *, model: StepModel | None = None, slo: Slo | No
     return replace(report, headline=_headline(report))
 
 
+def streams_alone(run: EndpointRun) -> list[Sample]:
+    """The good streams that had the server to themselves."""
+    return [s for s in run.stage("decode") if s.ok] or [s for s in run.stage("concurrency 1") if s.ok]
+
+
+def decode_pass(samples: Sequence[Sample]) -> ForwardPass:
+    """The decode pass that those streams are held against: one sequence, halfway through the mean of their outputs."""
+    contexts = [(s.prompt_tokens or 0) + (s.output_tokens or 0) / 2 for s in samples]
+    return ForwardPass.decode(1.0, float(np.mean(contexts)))
+
+
 def _one(value: Any) -> float:
     return float(np.ravel(np.asarray(value))[0])
 
@@ -150,8 +161,7 @@ def single_estimate(estimate: Estimate) -> Estimate:
 
 
 def _gap(model: StepModel, samples: Sequence[Sample], tpot: Spread) -> Gap:
-    contexts = [(s.prompt_tokens or 0) + (s.output_tokens or 0) / 2 for s in samples]
-    step = ForwardPass.decode(1.0, float(np.mean(contexts)))
+    step = decode_pass(samples)
     bound, expected = model.roofline(step), model.step(step)
     limit = _one(bound.total)
     floor, terms = bound.terms(), expected.terms

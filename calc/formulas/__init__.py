@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from calc.errors import InputError
 from calc.formulas.ledger_formulas import LEDGER_FORMULAS
+from calc.formulas.measurement_formulas import MEASUREMENT_FORMULAS
 from calc.formulas.memory_formulas import MEMORY_FORMULAS
 from calc.formulas.queueing_formulas import QUEUE_FORMULAS
 from calc.formulas.record import Example, Formula, Symbol, latex_number, latex_reading
@@ -38,6 +39,7 @@ FORMULAS: Mapping[str, Formula] = MappingProxyType(
             *QUEUE_FORMULAS,
             *SPECULATION_FORMULAS,
             *COST_FORMULAS,
+            *MEASUREMENT_FORMULAS,
         )
     }
 )

@@ -177,6 +177,18 @@ SYMBOLS = _symbols(
     ("fixed_bytes", "M_0", "bytes of graphs that do not grow with their number", "byte"),
     ("captured", "n_c", "batch sizes that are captured", "1"),
     ("bytes_per_capture", "M_c", "bytes per captured size and layer", "byte"),
+    # measurements
+    ("amount", "x", "bytes, FLOP or tokens of one call", "1"),
+    ("seconds", "t", "time of one call", "second"),
+    ("last_token_s", "t_{last}", "from the request to its last token", "second"),
+    ("later_tokens", "n - 1", "tokens after those of the first delta", "1"),
+    ("measured", "m", "what was measured", "1"),
+    ("reference", "m_0", "what it is held against, in the same unit", "1"),
+    ("predicted", "p", "what was predicted, in the same unit", "1"),
+    ("total", r"\textstyle\sum_i x_i", "sum of the values", "1"),
+    ("points", "k", "how many values there are", "1"),
+    ("useful_slot_steps", "U", "slot-steps in which a request gained a token or computed its prompt", "1"),
+    ("passes", "p", "passes of the engine", "1"),
     # money
     ("usd_per_gpu_hour", r"c_{GPU}", "price of one GPU for one hour", "USD/hour"),
     ("usd_per_hour", r"c_h", "price of the fleet for one hour", "USD/hour"),

@@ -105,6 +105,16 @@ def test_the_title_is_the_speed_and_its_share_of_the_limit(measured):
     assert not measured.error
 
 
+def test_a_measured_server_is_worked_out(measured):
+    measured.session_state["endpoint-maths"] = True
+    measured.run()
+    assert not measured.exception
+    lines = [line.value.strip("$\n ") for line in measured.latex]
+    assert "12 " in next(line for line in lines if line.startswith(r"\mathrm{TPOT} = "))
+    assert any(line.startswith("t_{pass} = ") for line in lines)  # the decode limit
+    assert sum(line.startswith("s = ") for line in lines) == 2  # over the limit, over the prediction
+
+
 def test_an_address_that_is_refused_says_why(open_page):
     app = open_page("endpoint.py", **QUERY)
     app.text_input(key="endpoint_url").set_value("http://key@127.0.0.1:8000").run()

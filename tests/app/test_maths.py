@@ -58,3 +58,17 @@ def test_a_simulated_run_is_worked_out(open_page):
     lines = opened(app, "sim-maths")
     assert lines[0].startswith("R_{good} = ")
     assert lines[-1].startswith("t_{pass} = ")
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "letters"),
+    [
+        ("scheduler.py", "sched-maths", ("u = ", r"\overline{x} = ", "t_{pass} = ")),
+        ("fleet.py", "fleet-maths", (r"\mathrm{TTFT} = ", "G = ", "c_h = ")),
+        ("accuracy.py", "accuracy-maths", ("e = ", r"\overline{x} = ", "s = ")),
+    ],
+)
+def test_counters_and_comparisons_are_worked_out(open_page, file, key, letters):
+    lines = opened(open_page(file), key)
+    for letter in letters:
+        assert any(line.startswith(letter) for line in lines), (letter, lines)

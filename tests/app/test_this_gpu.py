@@ -78,6 +78,20 @@ def test_a_stored_run_is_the_title_and_is_used_by_one_click(open_page, monkeypat
     assert titles(app)[0].endswith("All answers now use this.")
 
 
+def test_a_run_is_worked_out(open_page, monkeypatch):
+    with_devices(monkeypatch)
+    store.save(a100())
+    app = open_page(PAGE)
+    app.session_state["probe-maths"] = True
+    app.run()
+    assert not app.exception
+    lines = [line.value for line in app.latex]
+    assert any(
+        "234.88" in line and r"1.6\times 10^{12}" in line for line in lines
+    )  # 28,672 x 4,096 in bf16 over its time
+    assert any("1.774" in line and "0.87" in line for line in lines)  # bandwidth over the datasheet
+
+
 def test_the_sidebar_offers_the_newest_run_of_this_machine_on_every_page(open_page, monkeypatch):
     with_devices(monkeypatch)
     assert not any(b.key == "use_measured" for b in open_page().button)
