@@ -41,7 +41,7 @@ HEADROOM = (0.15, 0.6)
 
 BANDWIDTH_NUMBERS = (
     "bandwidth.16bit", "bandwidth.8bit", "bandwidth.4bit", "bandwidth.activations", "attention.bandwidth",
-    "latent_attention.bandwidth", "mixer.bandwidth", "experts.bandwidth",
+    "attention.bandwidth_8bit", "latent_attention.bandwidth", "mixer.bandwidth", "experts.bandwidth",
 )  # fmt: skip
 COMPUTE_NUMBERS = (
     "compute.16bit", "compute.fp8", "compute.fp4", "compute.int8", "compute.weight_only", "prefill_attention.compute",
@@ -50,7 +50,7 @@ COMPUTE_NUMBERS = (
 OVERHEAD_NUMBERS = (
     "kernel_s", "layer_s", "layer.qk_norm_s", "layer.latent_s", "layer.latent_8bit_s", "layer.indexer_s", "layer.mixer_s",
     "layer.experts_16bit_s", "layer.experts_8bit_s", "layer.experts_4bit_s", "layer.quantised_activations_s", "step_s",
-    "sequence_s", "eager_layer_s", "attention.sequence_s",
+    "sequence_s", "eager_layer_s", "attention.sequence_s", "attention.sequence_8bit_s",
 )  # fmt: skip
 FIRST_TOKEN_NUMBERS = ("ttft.server_s", "ttft.steps", "ttft.prefill")
 

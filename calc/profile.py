@@ -61,7 +61,7 @@ class Number:
 
 SHARE: Final = "share"  # prefix of the `of` of fractions, which lie between 0 and 1
 LEAST_SHARE: Final = 1e-6  # less of a peak is no measurement; times are divided by it
-MAY_BE_NOTHING: Final = ("prefill_attention.compute_fp8", "prefill.share")
+MAY_BE_NOTHING: Final = ("prefill_attention.compute_fp8", "attention.bandwidth_8bit", "prefill.share")
 LARGEST: Final = 1e6  # of anything else in a profile: seconds, tokens, factors
 LARGEST_EXPONENT: Final = 100.0
 
@@ -86,6 +86,8 @@ ENGINE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "attention.bandwidth": "share of memory bandwidth, reading cached keys and values",
         "attention.sequence_s": "seconds per sequence and layer of decode attention",
+        "attention.bandwidth_8bit": "share of memory bandwidth, reading keys and values of an 8-bit cache; 0: as of 16 bits",
+        "attention.sequence_8bit_s": "seconds per sequence and layer over an 8-bit cache; 0: as over 16 bits",
         "latent_attention.bandwidth": "share of memory bandwidth, reading cached latents",
         "mixer.bandwidth": "share of memory bandwidth, reading and writing recurrent state",
         "prefill_attention.compute": "share of the dense 16-bit rate, long prompts",
@@ -120,7 +122,13 @@ ENGINE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 # Numbers that older profiles do not state, and what they mean there.
-ENGINE_DEFAULTS: Final[Mapping[str, float]] = MappingProxyType({"prefill_attention.compute_fp8": 0.0})
+ENGINE_DEFAULTS: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "prefill_attention.compute_fp8": 0.0,
+        "attention.bandwidth_8bit": 0.0,
+        "attention.sequence_8bit_s": 0.0,
+    }
+)
 
 
 class Schedule(StrEnum):

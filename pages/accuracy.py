@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import streamlit as st
@@ -28,6 +29,7 @@ PROTOCOLS = {
     "model held out": "each model in turn",
 }
 EVERY = "all"
+FURTHEST = 12  # points listed by themselves
 
 
 @st.cache_resource(show_spinner="Predicting every bundled measurement")
@@ -55,6 +57,8 @@ def main() -> None:
         show_chart(scatter(chosen, unit=unit), alt=finding(chosen, quantity), key="accuracy-scatter")
         st.header("Error by group, the worst first", anchor=False)
         st.dataframe(_group_rows(chosen), hide_index=True)
+        st.header("The furthest points", anchor=False)
+        st.dataframe(_furthest_rows(chosen, unit), hide_index=True)
         show_worked_maths(
             lambda: worked_errors(
                 [(row.best, row.measured, f"{row.group}, {row.note}") for row in chosen],
@@ -113,6 +117,23 @@ def _group_rows(rows: Sequence[Comparison]) -> list[dict[str, object]]:
             "in range, %": round(100 * float(str(group["inside"]))),
         }
         for group in accuracy.by_group(rows)
+    ]
+
+
+def _furthest_rows(rows: Sequence[Comparison], unit: str) -> list[dict[str, object]]:
+    """The points whose prediction is the largest factor away from the measurement, either way."""
+    furthest = sorted(rows, key=lambda row: -abs(math.log(row.best / row.measured)))[:FURTHEST]
+    return [
+        {
+            "group": row.group,
+            "configuration": row.note,
+            f"measured, {unit}": float(f"{row.measured:.3g}"),
+            f"predicted, {unit}": float(f"{row.best:.3g}"),
+            "error, %": round(100 * row.error),
+            "in range": row.inside,
+            "stands on": row.evidence,
+        }
+        for row in furthest
     ]
 
 

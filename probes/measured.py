@@ -21,6 +21,7 @@ from calc.custom_accelerator import typed_accelerator
 from calc.errors import InputError
 from calc.profile import (
     DEVICE_NUMBERS,
+    ENGINE_DEFAULTS,
     ENGINE_NUMBERS,
     DeviceProfile,
     EngineProfile,
@@ -172,7 +173,7 @@ def torch_engine(run: Mapping[str, Any], accelerator: Accelerator) -> EngineProf
     attention = _share(found.attention, accelerator.bandwidth_bytes_per_s)
     prompts = _share(found.prefill_attention, accelerator.flop_per_s_16bit.flop_per_s)
     numbers = {name: 0.0 if unit.startswith("seconds") else 1.0 for name, unit in ENGINE_NUMBERS.items()}
-    numbers |= {"prefill_attention.half_tokens": 0.0, "ttft.steps": 0.0}
+    numbers |= {"prefill_attention.half_tokens": 0.0, "ttft.steps": 0.0, **ENGINE_DEFAULTS}
     measured = {"attention.bandwidth": attention, "latent_attention.bandwidth": attention}
     measured["prefill_attention.compute"] = prompts
     numbers |= {name: value for name, value in measured.items() if value is not None}

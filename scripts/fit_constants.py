@@ -58,7 +58,6 @@ def parameters() -> list[Parameter]:
         Parameter("compute.fp8", "tensorrt-llm/hopper", 0.66, 0.12, 1),
         Parameter("compute.fp4", "tensorrt-llm/blackwell", 0.45, 0.12, 1),
         Parameter("compute.weight_only", "", 0.60, 0.15, 1),
-        Parameter("attention.bandwidth", "", 0.80, 0.10, 1),
         Parameter("latent_attention.bandwidth", "", 0.60, 0.20, 1),
         Parameter("prefill_attention.compute", "", 0.55, 0.15, 1),
         Parameter("experts.compute", "", 0.55, 0.25, 1),
@@ -101,7 +100,8 @@ FIXED_DEVICE = {
 }
 FIXED_ENGINE = {
     "prefill_attention.compute_fp8": 0.0,
-    "attention.sequence_s": 0.08 * US,
+    "attention.bandwidth_8bit": 0.0,
+    "attention.sequence_8bit_s": 0.0,
     "mixer.bandwidth": 0.7,
     "prefill_attention.half_tokens": 500.0,
     "experts.bandwidth": 0.92,
@@ -117,8 +117,38 @@ FIXED_ENGINE = {
 }
 
 
-# TensorRT-LLM computes prompts in 8 bits over an 8-bit cache; median of its kernel curves on Hopper and Blackwell.
-FROM_KERNELS = {("prefill_attention.compute_fp8", "tensorrt-llm"): 0.41}
+# Medians of kernel curves (fit_kernels), which tell apart what serving points do not. TensorRT-LLM computes prompts in 8 bits over an
+# 8-bit cache. Decode attention by engine, family and cache: Hopper's kernels lose over 8-bit caches, Blackwell's do not; elsewhere
+# (A100, L40S, RTX PRO 6000) engines are alike.
+FROM_KERNELS = {
+    ("prefill_attention.compute_fp8", "tensorrt-llm"): 0.41,
+    ("attention.bandwidth", ""): 0.845,
+    ("attention.sequence_s", ""): 0.14 * US,
+    ("attention.bandwidth", "vllm/hopper"): 0.917,
+    ("attention.sequence_s", "vllm/hopper"): 0.19 * US,
+    ("attention.bandwidth_8bit", "vllm/hopper"): 0.739,
+    ("attention.sequence_8bit_s", "vllm/hopper"): 0.202 * US,
+    ("attention.bandwidth", "sglang/hopper"): 0.952,
+    ("attention.sequence_s", "sglang/hopper"): 0.155 * US,
+    ("attention.bandwidth_8bit", "sglang/hopper"): 0.596,
+    ("attention.sequence_8bit_s", "sglang/hopper"): 0.163 * US,
+    ("attention.bandwidth", "tensorrt-llm/hopper"): 0.847,
+    ("attention.sequence_s", "tensorrt-llm/hopper"): 0.245 * US,
+    ("attention.bandwidth_8bit", "tensorrt-llm/hopper"): 0.851,
+    ("attention.sequence_8bit_s", "tensorrt-llm/hopper"): 0.067 * US,
+    ("attention.bandwidth", "vllm/blackwell"): 0.963,
+    ("attention.sequence_s", "vllm/blackwell"): 0.071 * US,
+    ("attention.bandwidth_8bit", "vllm/blackwell"): 0.957,
+    ("attention.sequence_8bit_s", "vllm/blackwell"): 0.060 * US,
+    ("attention.bandwidth", "sglang/blackwell"): 0.979,
+    ("attention.sequence_s", "sglang/blackwell"): 0.065 * US,
+    ("attention.bandwidth_8bit", "sglang/blackwell"): 0.919,
+    ("attention.sequence_8bit_s", "sglang/blackwell"): 0.057 * US,
+    ("attention.bandwidth", "tensorrt-llm/blackwell"): 0.961,
+    ("attention.sequence_s", "tensorrt-llm/blackwell"): 0.072 * US,
+    ("attention.bandwidth_8bit", "tensorrt-llm/blackwell"): 0.956,
+    ("attention.sequence_8bit_s", "tensorrt-llm/blackwell"): 0.059 * US,
+}
 
 
 @dataclass(frozen=True)

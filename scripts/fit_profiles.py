@@ -18,7 +18,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 
-from fit_constants import ENGINES, FAMILY, OLD, Origin, profile_of
+from fit_constants import ENGINES, FAMILY, FROM_KERNELS, OLD, Origin, profile_of
 from fit_first_tokens import first_token_fit, first_token_values, first_tokens
 from fit_kernels import all_curves, best_links
 from fit_points import PointFit, usable
@@ -174,8 +174,14 @@ def origins_of(
     fit: Fit, points: PointFit, curves: list[dict], found: dict, report: dict
 ) -> dict[tuple[str, str], Origin]:
     """Source and held-out error of every fitted constant, by name and scope."""
-    kernels = {
-        key: Origin("kernel tables", report["kernels"]["gemm"]["median"]) for key in kernel_values(curves)
+    errors = {kind: found["median"] for kind, found in report["kernels"].items()}
+    kernels = {key: Origin("kernel tables", errors["gemm"]) for key in kernel_values(curves)}
+    kernels |= {
+        key: Origin(
+            "kernel tables",
+            errors["prefill attention" if key[0].startswith("prefill") else "decode attention"],
+        )
+        for key in FROM_KERNELS
     }
     late = report["first token, group held out"]["median"]
     first = {key: Origin("serving points, first token", late) for key in first_token_values(found)}

@@ -162,7 +162,7 @@ def _stack(
             kv_element_bytes=KV_FORMATS[kv_dtype][1] / KV_FORMATS[kv_dtype][0],
             driver=driver,
             causal_cache=not is_encoder,
-            prompt_attention_format="fp8" if kv_dtype == "fp8" else "bf16",
+            attention_format="fp8" if kv_dtype == "fp8" else "bf16",
         )
         for sublayer in block.sublayers:
             yield from sublayer_operators(sublayer, around)

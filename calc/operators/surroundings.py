@@ -27,7 +27,9 @@ class Surroundings:
     kv_element_bytes: float
     driver: Driver = Driver.TOKENS
     causal_cache: bool = True  # a decoder; encoders and towers keep no cache
-    prompt_attention_format: str = "bf16"  # fp8: over an fp8 cache some engines compute prompts in 8 bits
+    attention_format: str = (
+        "bf16"  # fp8: an 8-bit cache; engines read it at shares of their own, some compute prompts in 8 bits
+    )
 
     def operator(self, name: str, kind: Kind, **values: object) -> Operator:
         """A row of this block."""

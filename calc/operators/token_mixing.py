@@ -54,6 +54,7 @@ def attention_operators(attention: Attention, around: Surroundings) -> Iterator[
             Kind.ATTENTION,
             driver=Driver.DECODE_TOKENS,
             reads=Reads.DECODE_CACHE,
+            format=around.attention_format,
             **shared,
         )
         yield around.operator(
@@ -61,7 +62,7 @@ def attention_operators(attention: Attention, around: Surroundings) -> Iterator[
             Kind.PREFILL_ATTENTION,
             driver=Driver.PREFILL_TOKENS,
             reads=Reads.PROMPT,
-            format=around.prompt_attention_format,
+            format=around.attention_format,
             **shared,
         )
     else:

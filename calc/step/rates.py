@@ -185,6 +185,10 @@ def rate_table(formats: Sequence[str], accelerator: Accelerator, profile: Profil
     read[row[Kind.MIXER]] = number("mixer.bandwidth") * bandwidth
     compute[row[Kind.MIXER]] = attention
     sequence[row[Kind.ATTENTION]] = number("attention.sequence_s")
+    if "fp8" in formats:  # engines differ more over 8-bit caches than over 16-bit ones
+        at = row[Kind.ATTENTION], formats.index("fp8")
+        read[at] = (number("attention.bandwidth_8bit") or number("attention.bandwidth")) * bandwidth
+        sequence[at] = number("attention.sequence_8bit_s") or number("attention.sequence_s")
     passes = np.ones(shape)
     passes[[row[Kind.ELEMENTWISE], row[Kind.MIXER], row[Kind.INDEXER]]] = number("activations.passes")
     fixed = np.array([number(_fixed_name(name, accelerator)) for name in FEATURES])
