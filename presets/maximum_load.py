@@ -68,10 +68,11 @@ def most_tokens_per_s(
 
 
 def on_its_host(point: PointMeasurement, model: StepModel) -> StepModel:
-    """The model on the host of the figure: NVIDIA's maxima ran on NVIDIA's servers, as the kernel tables of links did."""
+    """The model on the host of the figure: NVIDIA's maxima ran on NVIDIA's servers, on which the tables of links hold as they are."""
     if point.group not in NVIDIA_MAXIMA or model.accelerator.link_among(2) is not None:
         return model
-    calibration = Calibration(scalars={"communication_factor": 1.0 / PCIE_HOSTS}, source=point.source)
+    usual = PCIE_HOSTS * model.profile.number("collectives.factor")
+    calibration = Calibration(scalars={"communication_factor": 1.0 / usual}, source=point.source)
     return _rebuilt(replace(model, profile=replace(model.profile, calibration=calibration)), model.layout)
 
 

@@ -88,7 +88,7 @@ def as_run(curve: LinkCurve, factor: float) -> LinkCurve:
     """A curve of the fastest kernels as an engine runs it, `factor` times slower at small messages.
 
     Start-up and the root term, which is what small and middle messages lose, are the engine's own kernel's; the rate of large
-    messages is the link's, which every engine leaves to the same library.
+    messages is the link's, which every engine leaves to the same library. (Links of their own only; over PCIe see `link_of`.)
     """
     return replace(curve, alpha_s=factor * curve.alpha_s, half_bytes=factor**2 * curve.half_bytes)
 
@@ -131,9 +131,13 @@ def link_of(
     if ranks > inside and kind is not Kind.POINT_TO_POINT:
         return as_run(NODE_CURVE, engine), NODE_LINK_BYTES_PER_S
     rate = link_bytes_per_s(accelerator, ranks)
-    if kind is not Kind.POINT_TO_POINT and accelerator.link_among(ranks) is None:
-        rate /= PCIE_HOSTS
-    return as_run(_curve(profile, kind, ranks), engine), rate
+    curve = _curve(profile, kind, ranks)
+    if (
+        accelerator.link_among(ranks) is None
+    ):  # nobody measured engines apart from hosts: PCIE_HOSTS was found with the factor
+        rate /= engine * (1.0 if kind is Kind.POINT_TO_POINT else PCIE_HOSTS)
+        return replace(curve, alpha_s=engine * curve.alpha_s), rate
+    return as_run(curve, engine), rate
 
 
 def _curve(profile: Profile, kind: Kind, ranks: int) -> LinkCurve:
