@@ -100,6 +100,21 @@ def test_a_public_start_on_a_board_that_shares_memory():
     assert "256 sequences" in note
 
 
+def test_dense_models_may_run_in_the_second_model_runner():
+    # The same start on 0.27.1: 0.26 GiB beside weights, memory outside torch and pool, and nothing for graphs; a 0.92 GiB model on a
+    # 24 GB card logged 0.31 GiB at 8,192 tokens. Mixtures and recurrent models stay in the first runner.
+    def low(name, version):
+        chosen = EngineSettings(version=version, max_model_len=8192, max_seqs=256, max_batched_tokens=2048)
+        rank = ledger(models.load(name), H100, Layout(), chosen).tightest
+        return {line.kind: float(line.bytes.low) / GIB for line in rank.lines}
+
+    dense, before = low("Qwen/Qwen3-0.6B", "0.27.1"), low("Qwen/Qwen3-0.6B", "0.26.0")
+    assert dense[LineKind.ACTIVATION] == pytest.approx(0.26 - 0.05, abs=0.01)
+    assert (dense[LineKind.GRAPHS], before[LineKind.GRAPHS] > 0.3) == (0.0, True)
+    mixture = low("Qwen/Qwen3-30B-A3B", "0.27.1")
+    assert mixture[LineKind.ACTIVATION] == low("Qwen/Qwen3-30B-A3B", "0.26.0")[LineKind.ACTIVATION]
+
+
 def test_report_has_the_contracts_fields():
     record = fit_json(ledger(LLAMA_8B, H100, Layout(), EngineSettings()), Layout())
     assert {"fits", "verdict", "per_gpu", "kv", "ranks"} <= set(record)

@@ -160,9 +160,15 @@ def _vision_forward(shape: ModelShape, step: StepShape) -> float:
     return patches * 2.0 * (vision.intermediate + VISION_ACTIVATION * vision.hidden)
 
 
-def activation_estimate(peak: ActivationPeak, *, has_vision: bool, defaulted: bool) -> Estimate:
-    """The peak with its range: narrow for text at stated batch sizes, wider for towers and for assumed defaults."""
+def activation_estimate(
+    peak: ActivationPeak, *, has_vision: bool, defaulted: bool, least: float | None = None
+) -> Estimate:
+    """The peak with its range: narrow for text at stated batch sizes, wider for towers and for assumed defaults.
+
+    `least`: a lower end that another profile of the same engine would show.
+    """
     best = peak.total
     band = DEFAULTED_BAND_BYTES if defaulted else TEXT_BAND_BYTES
     above = max(band, VISION_BAND_BYTES) if has_vision else band
-    return Estimate(low=max(0.0, best - band), best=best, high=best + above, provenance=Provenance.FITTED)
+    low = max(0.0, min(best, best if least is None else least) - band)
+    return Estimate(low=low, best=best, high=best + above, provenance=Provenance.FITTED)

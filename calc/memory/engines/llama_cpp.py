@@ -190,8 +190,7 @@ def compressed_cache_bytes(
 def compute_buffer_bytes(shape: ModelShape, start: LlamaStart, settings: EngineSettings) -> float:
     """Bytes of the compute buffer on the GPU."""
     logits = 4.0 * start.micro_batch * (shape.vocab_size + shape.hidden)
-    recurrent = any(isinstance(s, Mixer) for block in shape.blocks for s in block.sublayers)
-    if recurrent and settings.draft_tokens:
+    if shape.recurrent and settings.draft_tokens:
         logits += ROLLBACK_COMPUTE_BYTES
     if settings.flash_attention:
         return logits

@@ -42,7 +42,7 @@ from calc.memory.engines.sharding import (
     shard_plan,
     stage_weights,
 )
-from calc.model import CompressedAttention, Mixer, ModelSpec
+from calc.model import CompressedAttention, ModelSpec
 from calc.provenance import Estimate, Provenance
 from calc.units import GIB, MIB
 from calc.verdict import Verdict
@@ -252,7 +252,7 @@ def _states(
     """(bytes, slots) of the pool of recurrent states; (0, None) for models without."""
     if not cells.state:
         return 0.0, None
-    if not any(isinstance(s, Mixer) for b in shape.blocks for s in b.sublayers):
+    if not shape.recurrent:
         # Rings of a compressor: one for each request that may run, and one to spare.
         slots = (settings.max_seqs or COMPRESSED_REQUESTS) + 1
         return float(slots * cells.state), slots

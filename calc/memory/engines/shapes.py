@@ -46,6 +46,11 @@ class ModelShape:
     def is_moe(self) -> bool:
         return self.top_k > 0
 
+    @cached_property
+    def recurrent(self) -> bool:
+        """Whether any layer keeps a recurrent state."""
+        return any(isinstance(s, Mixer) for block in self.blocks for s in block.sublayers)
+
     def stage_blocks(self, first: int, last: int) -> list[tuple[int, Block]]:
         """(count, block) of the layers from `first` up to, not including, `last`."""
         return [(count, self.blocks[index]) for index, count in Counter(self.order[first:last]).items()]

@@ -47,7 +47,7 @@ from calc.memory.engines.sharding import (
     shard_plan,
     stage_weights,
 )
-from calc.memory.engines.versions import LATEST, GraphRule, release
+from calc.memory.engines.versions import LATEST, SAMPLER_SECOND_RUNNER, GraphRule, release
 from calc.memory.engines.vllm_start import VllmStart, cache_plan, resolve_start
 from calc.model import ModelSpec
 from calc.provenance import Estimate, Provenance
@@ -173,6 +173,10 @@ def _rank(
     drafter = draft_weight_bytes(shape, settings, plan) if stage.is_last else 0.0
     step = _profiled_step(shape, layout, settings=settings, start=start, plan=plan, stage=stage)
     peak = activation_peak(shape, step, start.rules)
+    least = None
+    if _second_runner(shape, start):
+        lighter = replace(start.rules, sampler_bytes=SAMPLER_SECOND_RUNNER)
+        least = activation_peak(shape, step, lighter).total
     lines = [
         Line(
             kind=LineKind.WEIGHTS,
@@ -182,7 +186,7 @@ def _rank(
         Line(
             kind=LineKind.ACTIVATION,
             bytes=activation_estimate(
-                peak, has_vision=shape.vision is not None, defaulted=start.batch_assumed
+                peak, has_vision=shape.vision is not None, defaulted=start.batch_assumed, least=least
             ),
             note=f"dummy step of {start.tokens:,} tokens and {start.sequences:,} sequences",
             formula="activation_peak_bytes",
@@ -240,6 +244,11 @@ def _rank(
         left=left,
         pool_share=1.0 if settings.available_kv_bytes is None else None,
     )
+
+
+def _second_runner(shape: ModelShape, start: VllmStart) -> bool:
+    """Whether the second model runner may have made the profile: dense models without recurrent states."""
+    return start.rules.second_runner and not (shape.is_moe or shape.recurrent)
 
 
 def _with_drafter(weights: Estimate, drafter: float) -> Estimate:
@@ -309,6 +318,8 @@ def _graph_line(
         sizes=settings.graph_sizes,
     )
     estimate = graph_estimate(numbers, spread_over_ranks=spread)
+    if _second_runner(shape, start):
+        estimate = replace(estimate, low=0.0)
     counted = start.graphs is GraphRule.SUBTRACTED
     note = "estimated and subtracted" if counted else "taken from what the engine leaves free"
     return Line(

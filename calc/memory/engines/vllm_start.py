@@ -23,7 +23,7 @@ from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape
 from calc.memory.engines.sharding import StageLayers, shard_plan
 from calc.memory.engines.versions import GraphRule, VersionRules, rules_of
-from calc.model import CompressedAttention, Mixer
+from calc.model import CompressedAttention
 from calc.provenance import Estimate
 from calc.units import GIB
 
@@ -160,7 +160,7 @@ def cache_plan(
         draft_tokens=settings.draft_tokens,
         state_dtype=settings.state_dtype,
     )
-    recurrent = any(isinstance(s, Mixer) for block in shape.blocks for s in block.sublayers)
+    recurrent = shape.recurrent
     caching = settings.prefix_caching
     if caching is None:
         caching = start.rules.hybrid_prefix_caching if recurrent else True
