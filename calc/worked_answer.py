@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from calc.answer import Answer
-from calc.expected import engine_settings
+from calc.expected import engine_settings, tokens_of_pass
 from calc.memory.engines import ledger
 from calc.operators import ForwardPass
 from calc.replica_model import replica_model
@@ -36,8 +36,10 @@ def decode_pass(result: Answer, *, batch: float | None = None) -> WorkedPass:
     """The decode step of the answer's replica, at its own batch or another."""
     size = batch if batch is not None else float(result.decode.batch if result.decode else 1)
     context = result.decode.context_tokens if result.decode else 0.0
+    drafts = result.inputs.scenario.draft_tokens
     return WorkedPass(
-        model=replica_model(result.inputs, result.layout), step=ForwardPass.decode(size, context)
+        model=replica_model(result.inputs, result.layout),
+        step=ForwardPass.verify(size, context, drafts=drafts),
     )
 
 
@@ -70,9 +72,11 @@ def _decode(result: Answer) -> Iterator[Worked]:
     if result.decode is None:
         return
     yield from decode_pass(result).whole()
+    gained = tokens_of_pass(result.inputs.scenario)
     yield Worked(
         formula="tokens_per_s",
-        inputs={"batch": result.decode.batch, "step_s": float(result.decode.time.step_s.best)},
+        about="" if gained == 1 else f"each sequence gains {gained:.3g} tokens a pass",
+        inputs={"batch": result.decode.batch * gained, "step_s": float(result.decode.time.step_s.best)},
         result=result.decode.tokens_per_s,
     )
 
@@ -87,21 +91,23 @@ def _fleet(result: Answer) -> Iterator[Worked]:
     if fleet is None or sequences is None:
         return
     output = scenario.workload.output.mean_tokens
-    yield from _at_this_load(result)
+    if not fleet.prefill_replicas:  # pools are sized apart: no formula of one replica gives their times
+        yield from _at_this_load(result)
     yield Worked(
         formula="requests_in_system",
         inputs={"arrivals_per_s": fleet.rate_per_s, "time_in_system_s": float(fleet.e2e_s.best)},
         result=fleet.active,
     )
-    if scenario.traffic == Traffic.RATE:
-        full = _serving(result, float(max(1, sequences.batch)))
-        *_, rate = worked_serving(full, users=float(max(1, sequences.batch)), output_tokens=output)
-        yield replace(rate, about="a replica that runs as many as it may")
-        yield Worked(
-            formula="busy_replicas",
-            inputs={"rate_per_s": fleet.rate_per_s, "output_tokens": output, "tokens_per_s": rate.result},
-            result=fleet.busy,
-        )
+    if scenario.traffic == Traffic.RATE and not fleet.prefill_replicas:
+        if scenario.reuse_after_s is None:  # else a full replica holds other text than one at this load
+            users = float(max(1, sequences.batch))
+            *_, rate = worked_serving(_serving(result, users), users=users, output_tokens=output)
+            yield replace(rate, about="a replica that runs as many as it may")
+            yield Worked(
+                formula="busy_replicas",
+                inputs={"rate_per_s": fleet.rate_per_s, "output_tokens": output, "tokens_per_s": rate.result},
+                result=fleet.busy,
+            )
         yield Worked(
             formula="gpus_to_buy",
             inputs={"busy_gpus": fleet.busy, "headroom": scenario.headroom},
@@ -123,7 +129,7 @@ def worked_metrics(result: Answer) -> dict[str, Worked]:
             result=fleet.utilization,
         )
     }
-    if scenario.traffic == Traffic.RATE:
+    if scenario.traffic == Traffic.RATE and not fleet.prefill_replicas:
         found["gpus"] = Worked(
             formula="gpus_to_buy",
             inputs={"busy_gpus": fleet.busy, "headroom": scenario.headroom},
@@ -138,6 +144,8 @@ def worked_metrics(result: Answer) -> dict[str, Worked]:
             ("tpot", "decode_step_s", "decode", result.decode.time.step_s),
         ):
             found[name] = Worked(formula=formula, inputs=symbols_of(result, step), result=float(shown.best))
+        return found
+    if fleet.prefill_replicas:
         return found
     lines = {line.formula: line for line in _at_this_load(result)}
     return found | {"ttft": lines["ttft_under_load_s"], "tpot": lines["tpot_under_load_s"]}
@@ -178,6 +186,8 @@ def _serving(result: Answer, users: float) -> ServingPoint:
         output_tokens=workload.output.mean_tokens,
         concurrency=np.array([users]),
         prefix_tokens=cached,
+        drafts=result.inputs.scenario.draft_tokens,
+        tokens_per_pass=tokens_of_pass(result.inputs.scenario),
         load_s=result.prefill.load_s if result.prefill is not None else 0.0,
     )
 

@@ -55,6 +55,7 @@ def worked_serving(point: ServingPoint, *, users: float, output_tokens: float) -
                 "prefill_times": float(first.prefill),
                 "prefill_s": one["prefill_s"],
                 "prefill_busy": one["prefill_share"],
+                "text_arrives_s": ttft_s - one["ttft_s"],
             },
             result=ttft_s,
         ),

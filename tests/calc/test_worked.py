@@ -38,6 +38,14 @@ SCENARIOS = {
     ),
     "users": Scenario(traffic="users", users=70, quantization="int4-g128"),
     "cache given": Scenario(kv_bytes_per_gpu=30e9),
+    "drafts": Scenario(draft_tokens=4),
+    "text that returns": Scenario(
+        model="meta-llama/Meta-Llama-3.1-8B",
+        input_tokens=2000.0,
+        prefix_share=0.8,
+        reuse_after_s=300.0,
+        kv_offload="host",
+    ),
 }
 STEPS = ("memory", "sequences", "decode", "prefill", "fleet")
 PASSES = (
@@ -103,6 +111,13 @@ def test_the_worked_numbers_are_those_on_the_page(answers, name):
         assert int(at["sequences"]["pool_sequences"]) * result.layout.dp == result.sequences.fit
     if "kv_pool_bytes" in at["memory"]:
         assert at["memory"]["kv_pool_bytes"] == pytest.approx(result.memory.kv_bytes_per_gpu)
+
+
+def test_pools_show_only_the_maths_that_gives_their_numbers():
+    result = answer(resolve(Scenario(disaggregated=True)))
+    assert not wrong(worked_step(result, "fleet"))
+    assert not wrong(worked_metrics(result).values())
+    assert set(worked_metrics(result)) == {"utilisation", "cost"}
 
 
 @pytest.mark.parametrize("name", [*SCENARIOS, "textbook"])
