@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,6 +28,9 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; errors that a person can act on become a message and an exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal without µ gets an escape, not a traceback
+            stream.reconfigure(errors="backslashreplace")
     try:
         arguments = _parser().parse_args(words)
         run: Verb = arguments.run

@@ -21,6 +21,7 @@ from commands.arguments import (
     tokens,
     verb,
 )
+from commands.patience import patience
 from commands.plan_models import run_models
 from commands.plan_options import add_limits, add_search, asked
 from commands.plan_sweep import run_sweep
@@ -115,7 +116,9 @@ def run(arguments: argparse.Namespace) -> int:
     offers = question.offers[question.inputs.scenario.engine]
     if len(offers) == 1 and not (ranking.plans or ranking.failed):
         answer(replace(question.inputs, offer=offers[0]))  # raises what is missing, by name
-    verified = verify(ranking, question, seed=arguments.seed) if arguments.verify and ranking.plans else None
+    with patience():
+        wanted = arguments.verify and ranking.plans
+        verified = verify(ranking, question, seed=arguments.seed) if wanted else None
     shown = _proven_first(ranking, verified)[: arguments.top]
     record: dict[str, Any] = {
         "plans": [contract.plan_json(result) for result in shown],

@@ -23,6 +23,7 @@ from commands.arguments import (
     writable,
     write_file,
 )
+from commands.patience import patience
 from commands.simulate_features import add_features, features_of, told_of_features
 
 if TYPE_CHECKING:
@@ -126,12 +127,13 @@ def run(arguments: argparse.Namespace) -> int:
     writable("--csv", arguments.csv)
     writable("--chrome-trace", arguments.chrome_trace)
     experiment = _experiment(arguments)
-    if arguments.find:
-        record, lines = _found(arguments, experiment)
-    elif arguments.repeat > 1:
-        record, lines = _repeated(arguments, experiment)
-    else:
-        record, lines = _single(arguments, experiment)
+    with patience():
+        if arguments.find:
+            record, lines = _found(arguments, experiment)
+        elif arguments.repeat > 1:
+            record, lines = _repeated(arguments, experiment)
+        else:
+            record, lines = _single(arguments, experiment)
     record["wall_s"] = time.perf_counter() - began
     emit(arguments, record, lines)
     return INFEASIBLE if record["state"] == "saturated" else OK

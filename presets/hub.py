@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from calc.errors import SourceError, SourceFault
+from calc.json_text import NOT_JSON, parse_json
+from calc.typed_fields import check_value
 from presets import checkpoint, hub_faults
 from presets.checkpoint import CheckpointFacts, StoredTensor
 from presets.config_text import MAX_CONFIG_BYTES
@@ -225,11 +227,13 @@ def _dumped(model: HubModel) -> str:
 def _loaded(entry: Entry) -> HubModel | None:
     """The model in a cache entry, or None where it holds something else."""
     try:
-        stored = json.loads(entry.text)
+        stored = parse_json(entry.text)
         facts = stored["checkpoint"]
         if facts is not None:
             for name in ("bytes_by_format", "elements_by_format"):
                 facts[name] = tuple((str(format_), int(count)) for format_, count in facts[name])
+            for name in ("stored_bytes", "n_tensors", "n_files"):
+                check_value(name, facts[name], "int")
             facts = CheckpointFacts(**facts)
         return HubModel(
             repo_id=str(stored["repo_id"]),
@@ -239,5 +243,5 @@ def _loaded(entry: Entry) -> HubModel | None:
             checkpoint=facts,
             warnings=tuple(map(str, stored["warnings"])),
         )
-    except (ValueError, TypeError, KeyError):
+    except (*NOT_JSON, TypeError, KeyError, OverflowError):
         return None

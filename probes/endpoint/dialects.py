@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from calc.endpoint.samples import MOST_TOKENS
 from calc.json_text import NOT_JSON, parse_json
 
 LONGEST_LINE = 4_000_000
@@ -217,7 +218,9 @@ def _ollama(data: Mapping[str, Any]) -> Delta:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """A count of tokens, where it is one: a server may write anything."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= MOST_TOKENS else None
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

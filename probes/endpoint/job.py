@@ -11,13 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from calc.endpoint.plan import TestPlan
 from calc.endpoint.run import EndpointRun, run_from_json
-from calc.errors import ProbeError
+from calc.errors import InputError, ProbeError
+from calc.json_text import NOT_JSON, parse_json
 from presets.deployment import Deployment
 from probes.endpoint.dialects import Api
 from probes.endpoint.safety import ApiKey, Policy, checked_target
@@ -113,6 +115,14 @@ class Job:
         self._read()
         result = next((e for e in self._seen if e["event"] == "result"), None)
         facts = next((e for e in self._seen if e["event"] == "facts"), {})
+        run, unreadable = None, None
+        if result is not None:
+            try:
+                run = run_from_json(result["run"])
+            except InputError as error:
+                unreadable = ProbeError(
+                    f"The load test's result cannot be used: {error}", next_step="Measure again."
+                )
         return JobState(
             running=running and result is None,
             done=int(self._last.get("done", 0)),
@@ -120,9 +130,9 @@ class Job:
             stage=str(self._last.get("stage", "starting")),
             failures=self._failures,
             model=str(facts.get("model", "")),
-            run=None if result is None else run_from_json(result["run"]),
-            record=None if result is None else result["run"],
-            error=None if running or result is not None else self._why(),
+            run=run,
+            record=None if run is None or result is None else result["run"],
+            error=unreadable or (None if running or result is not None else self._why()),
         )
 
     def _read(self) -> None:
@@ -132,7 +142,11 @@ class Job:
         whole = data.rfind(b"\n") + 1
         self._offset += whole
         for line in data[:whole].splitlines():
-            event = json.loads(line)
+            with suppress(*NOT_JSON):  # a library may print, too
+                self._take(parse_json(line))
+
+    def _take(self, event: Any) -> None:
+        if isinstance(event, dict) and isinstance(event.get("event"), str):
             if event["event"] == "progress":
                 self._last = event
                 self._failures += event.get("fault") is not None

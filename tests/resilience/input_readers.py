@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -39,7 +40,7 @@ from calc.parameters import count_parameters
 from calc.quantization import stored_bytes
 from calc.scenario import Scenario, from_json, from_query, to_json, to_query
 from calc.step import StepModel
-from presets import accelerators, models, profiles
+from presets import accelerators, hub, models, profiles
 from presets.checkpoint import parse_header, shards_of
 from presets.fleet_file import EXAMPLE, read_fleet_text
 from presets.gguf_file import read_local_gguf
@@ -431,7 +432,8 @@ def use_hub_cache(data):
         (path,) = Path(folder).glob("*.json")
         path.write_bytes(data)
         entry = HubCache(folder=Path(folder)).get(key, PUBLIC, stale=True)
-        return None if entry is None else entry.read_at
+        model = None if entry is None else hub._loaded(entry)
+        return entry, None if model is None else model.checkpoint
 
 
 def profile_file():
@@ -468,7 +470,21 @@ def readers() -> tuple[Reader, ...]:
     some_configs = [c for name in models.preset_ids()[::6] if (c := models.config_of(name))]
     typed = "typed:memory=48GB,bandwidth=1000GB/s,16bit=100TFLOPS,8bit=200TFLOPS,link=50GB/s,node=4,power=300W,name=mine"
     calibration = {"accelerator": GPU, "model": "m", "profile": profiles.load(GPU).as_json()}
-    hub_entry = {"format": FORMAT, "key": ["http://hub", "me/model", ""], "read_at": 1.8e9, "text": "{}"}
+    kept = plain(
+        {
+            "repo_id": "me/model", "commit": None, "config": LLAMA, "hf_quant_config": None, "warnings": [],
+            "checkpoint": {
+                "stored_bytes": 9, "bytes_by_format": [["BF16", 9]], "elements_by_format": [["BF16", 4]],
+                "n_tensors": 1, "n_files": 1, "source": "safetensors headers",
+            },
+        }
+    )  # fmt: skip
+    hub_entry = {
+        "format": FORMAT,
+        "key": ["http://hub", "me/model", ""],
+        "read_at": time.time(),
+        "text": kept,
+    }
     return (
         Reader(
             name="config", use=use_config, samples=tuple(plain(c).encode() for c in (LLAMA, *some_configs))

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from numba.core import caching
 
 from calc.simulation.compiled import compiled
 from calc.simulation.kernels.blocks import ceil_div
+from commands.patience import WORDS, patience
 from presets import hub_cache
 from presets.hub_cache import PUBLIC, HubCache
 
@@ -108,3 +110,21 @@ def test_the_command_line_stands_a_pipe_that_closes():
     )
     os.close(writer)
     assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_without_greek_letters_gets_an_escape():
+    words = ("step", "Qwen/Qwen3-0.6B", "--gpu", "l4")
+    done = ridgebeam(*words, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "\\xb5s" in done.stdout  # microseconds
+
+
+def test_a_long_silence_is_explained_once(capsys):
+    with patience(after_s=0.0):
+        done = threading.Event()
+        threading.Timer(0.2, done.set).start()
+        done.wait(10)
+    assert capsys.readouterr().err == f"{WORDS}\n"
+    with patience(after_s=60.0):
+        pass
+    assert capsys.readouterr().err == ""
