@@ -125,6 +125,7 @@ def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, ski
         "register_late": family in (EngineFamily.SGLANG, EngineFamily.NANO_VLLM),
         "list_decoded": family is not EngineFamily.SGLANG,
         "mixed": rules.mixed_chunk,
+        "prefills_alone": family is EngineFamily.SGLANG and not rules.mixed_chunk,
         "prefill_limit": rules.prefill_limit,
         "window": pool.step.window,
         "classes": int(_ranks(requests, rules).max()) + 1,

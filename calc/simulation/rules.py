@@ -91,7 +91,7 @@ FEATURES: dict[str, frozenset[EngineFamily]] = {
     "prefix_cache": CACHING,
     "prefix_ttl_s": CACHING,
     "prefix_aware": CACHING,
-    "tiers": frozenset({_VLLM}),
+    "tiers": frozenset({_VLLM, _SGLANG}),
     "policy": frozenset({_VLLM}),
     "chunked_prefill": frozenset({_VLLM}),
     "long_prefill_threshold": frozenset({_VLLM}),

@@ -187,7 +187,7 @@ SETTINGS = np.dtype(
             "register_late", "list_decoded", "mixed", "prefill_limit", "window", "classes", "skip", "feedback",
             "shared_text", "id_count", "key_width", "ids_block", "batch_size", "router", "replicas", "pad",
             "successors", "table_width", "ids_at", "hands_over", "takes_over", "first_replica", "seed", "shared_link",
-            "drafts", "tiers", "swaps", "apart", "beams",
+            "drafts", "tiers", "swaps", "apart", "beams", "prefills_alone",
         )
     ]
     + [

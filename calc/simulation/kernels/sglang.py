@@ -4,11 +4,16 @@ Source: sgl-project/sglang, srt/managers/schedule_policy.py (PrefillAdder) and s
 A prompt is admitted if it and its longest answer fit beside what the running requests are expected to need still:
 new_token_ratio times their remaining answers. The ratio falls with every decode step and jumps after a retraction.
 A failed admission is not tried again before a request has finished (batch_is_full).
+
+A prompt that finds more of its text in a tier than on the card takes all its pages, and waits for the text to come up; then it
+computes the rest, ahead of those that wait. SGLang's own hierarchical cache loads layer by layer beside the prefill, whatever
+that costs; here the text is there first, and only if that is faster.
 """
 
 from __future__ import annotations
 
-from calc.simulation.kernels.blocks import ceil_div, claim_hits, count_hits, take_blocks
+from calc.simulation.kernels.admission import fits_whole
+from calc.simulation.kernels.blocks import ceil_div, claim_hits, count_hits, give_back, take_blocks
 from calc.simulation.kernels.chunks import add_chunk
 from calc.simulation.kernels.layout import (
     DECODE,
@@ -25,6 +30,8 @@ from calc.simulation.kernels.layout import (
 from calc.simulation.kernels.leaving import preempt
 from calc.simulation.kernels.passes import crossing_need, end_pass, give_crossing_blocks, leap
 from calc.simulation.kernels.sequences import leave_waiting, start_running, wait_last, waiting_first
+from calc.simulation.kernels.tiers import plan_load
+from calc.simulation.kernels.transfer import load, next_ready
 
 
 def generated_tokens(requests: Requests, replica: Replica, request: int) -> int:
@@ -109,6 +116,99 @@ def place_prompt(
     return chunk, ceil_div(chunk, size) * size + (answer if chunk == tokens else 0) + revived * size, False
 
 
+def load_prompt(requests: Requests, replica: Replica, run: Run, room: float) -> int:
+    """Put the text of the waiting head that a tier holds on its way up, if it is faster and all of it fits; tokens to set aside."""
+    settings = run.settings
+    size = int(settings["block_size"])
+    request = waiting_first(replica, settings)
+    hits, revived = count_hits(requests, replica, settings, request)
+    pages = ceil_div(int(requests[request]["target"]), size) - hits + revived
+    aside = pages * size + clipped_rest(requests, replica, request)
+    if aside >= room or not fits_whole(requests, replica, settings, request, hits):
+        return 0
+    host, disk = plan_load(requests, replica, run, request, hits)
+    if host + disk == 0:
+        return 0
+    leave_waiting(requests, replica, settings, request)
+    load(requests, replica, run, request, hits, host, disk)
+    return aside
+
+
+def send_back(requests: Requests, replica: Replica, settings: Record) -> None:
+    """A prompt whose text has come up gives its pages to those that run, and waits anew."""
+    request = next_ready(requests, replica)
+    give_back(requests, replica, settings, request)
+    requests[request]["computed"] = 0
+    requests[request]["preemptions"] += 1
+    replica.state[0]["preemptions"] += 1
+    wait_last(requests, replica, settings, request)
+
+
+def join_loaded(
+    requests: Requests, replica: Replica, settings: Record, chunks: int, most_chunk: int
+) -> tuple[int, float, int, int]:
+    """Let prompts whose text has come up compute the rest: (chunks of the batch, attention, tokens, answers to expect).
+
+    The pages are theirs already. The last one may be cut, and then takes the whole budget.
+    """
+    state = replica.state[0]
+    size = int(settings["block_size"])
+    attention = 0.0
+    tokens = answers = 0
+    while state["ready"] > 0 and tokens < most_chunk and state["decoding"] + chunks < settings["max_seqs"]:
+        request = int(state["ready_head"])
+        rest = int(requests[request]["target"] - requests[request]["computed"])
+        left = most_chunk - tokens
+        chunk = rest if rest <= left else left // size * size
+        if chunk == 0:
+            break
+        next_ready(requests, replica)
+        start_running(requests, replica, request, float(state["now"]))
+        attention += add_chunk(requests, replica, chunks, request, chunk)
+        chunks += 1
+        if chunk < rest:
+            return chunks, attention, most_chunk, answers
+        tokens += chunk
+        answers += clipped_rest(requests, replica, request)
+    return chunks, attention, tokens, answers
+
+
+def admit_waiting(
+    requests: Requests,
+    replica: Replica,
+    run: Run,
+    chunks: int,
+    most_input: int,
+    most_chunk: int,
+    room: float,
+) -> tuple[int, float]:
+    """Admit waiting prompts while they fit; returns the number of chunks of the batch, and the attention of those added."""
+    settings = run.settings
+    state = replica.state[0]
+    attention = 0.0
+    while state["waiting"] > 0 and not state["blocked"] and most_input > 0 and most_chunk > 0:
+        request = waiting_first(replica, settings)
+        full = state["decoding"] + chunks >= settings["max_seqs"]
+        if settings["tiers"] and not full:
+            aside = load_prompt(requests, replica, run, room)
+            if aside > 0:
+                room -= aside
+                continue
+        chunk, aside = 0, 0
+        if not full:
+            chunk, aside, full = place_prompt(
+                requests, replica, settings, chunks, most_input, most_chunk, room
+            )
+        if full:
+            state["blocked"] = 1
+        if chunk == 0:
+            break
+        attention += add_chunk(requests, replica, chunks, request, chunk)
+        chunks += 1
+        most_input, most_chunk, room = most_input - chunk, most_chunk - chunk, room - aside
+    return chunks, attention
+
+
 def plan_batch(requests: Requests, replica: Replica, run: Run) -> tuple[int, float]:
     """Plan a prefill batch; returns the number of chunks (0: none can be made) and their attention."""
     settings = run.settings
@@ -128,22 +228,12 @@ def plan_batch(requests: Requests, replica: Replica, run: Run) -> tuple[int, flo
             return 1, attention
         chunks = 1
         most_input, most_chunk, room = most_input - chunk, most_chunk - chunk, room - chunk - answer
-    while state["waiting"] > 0 and not state["blocked"] and most_input > 0 and most_chunk > 0:
-        request = waiting_first(replica, settings)
-        full = state["decoding"] + chunks >= settings["max_seqs"]
-        chunk, aside = 0, 0
-        if not full:
-            chunk, aside, full = place_prompt(
-                requests, replica, settings, chunks, most_input, most_chunk, room
-            )
-        if full:
-            state["blocked"] = 1
-        if chunk == 0:
-            break
-        attention += add_chunk(requests, replica, chunks, request, chunk)
-        chunks += 1
-        most_input, most_chunk, room = most_input - chunk, most_chunk - chunk, room - aside
-    return chunks, attention
+    if state["ready"] > 0:
+        chunks, more, tokens, answers = join_loaded(requests, replica, settings, chunks, most_chunk)
+        attention += more
+        most_input, most_chunk, room = most_input - tokens, most_chunk - tokens, room - answers
+    chunks, more = admit_waiting(requests, replica, run, chunks, most_input, most_chunk, room)
+    return chunks, attention + more
 
 
 def retract(requests: Requests, replica: Replica, settings: Record) -> None:
@@ -174,6 +264,8 @@ def retract(requests: Requests, replica: Replica, settings: Record) -> None:
         cut = int(replica.lists[PREFILLING, 0])
         preempt(requests, replica, settings, cut)
         wait_last(requests, replica, settings, cut)
+    while crossing_need(requests, replica, settings, 1) > state["free"] and state["ready"] > 0:
+        send_back(requests, replica, settings)
     state["blocked"] = 0
     raise_ratio(requests, replica)
 
@@ -196,7 +288,8 @@ def decode_batch(requests: Requests, replica: Replica, run: Run, limit_s: float)
     """One token for every running request, or a leap over many; retracts if blocks are short."""
     settings = run.settings
     state = replica.state[0]
-    quiet = state["prefilling"] == 0 and (state["waiting"] == 0 or state["blocked"])
+    moves = state["prefilling"] + state["ready"] + state["departing"] > 0
+    quiet = not moves and (state["waiting"] == 0 or state["blocked"])
     if settings["skip"] and quiet:
         cut_s = limit_s if settings["feedback"] or not state["blocked"] else NEVER
         steps = leap(requests, replica, run, cut_s)
@@ -205,6 +298,9 @@ def decode_batch(requests: Requests, replica: Replica, run: Run, limit_s: float)
             return
     if crossing_need(requests, replica, settings, 1) > state["free"]:
         retract(requests, replica, settings)
+        if state["arriving"] > 0 and crossing_need(requests, replica, settings, 1) > state["free"]:
+            state["wake"] = NEVER  # what lacks is held by a text that is on its way
+            return
     else:
         state["ratio_steps"] += 1
     give_crossing_blocks(requests, replica, settings, 1)
@@ -219,12 +315,18 @@ def sglang_pass(requests: Requests, replica: Replica, run: Run, limit_s: float) 
         state["blocked"] = 0
     chunks = 0
     attention = 0.0
-    if state["prefilling"] > 0 or (state["waiting"] > 0 and not state["blocked"]):
+    if state["prefilling"] + state["ready"] > 0 or (state["waiting"] > 0 and not state["blocked"]):
         chunks, attention = plan_batch(requests, replica, run)
+        if chunks == 0 and state["decoding"] == 0 and state["ready"] > 0:
+            while state["ready"] > 0:  # a prompt that was cut lacks their pages
+                send_back(requests, replica, settings)
+            chunks, attention = plan_batch(requests, replica, run)
     if chunks > 0:
         along = bool(settings["mixed"]) and crossing_need(requests, replica, settings, 1) <= state["free"]
         if along:
             give_crossing_blocks(requests, replica, settings, 1)
         end_pass(requests, replica, run, chunks, attention, along, int(settings["max_seqs"]))
+    elif state["decoding"] == 0 and state["arriving"] > 0:
+        state["wake"] = NEVER
     else:
         decode_batch(requests, replica, run, limit_s)

@@ -26,10 +26,13 @@ def stored_at(
 
 
 def prefill_alone_s(requests: Requests, replica: Replica, run: Run, request: int, computed: int) -> float:
-    """Seconds to compute a prompt from `computed` tokens on, beside the requests that decode now."""
+    """Seconds to compute a prompt from `computed` tokens on, beside the requests that decode now if the engine mixes them."""
     settings = run.settings
     state = replica.state[0]
     decoding, kv_tokens = int(state["decoding"]), int(state["kv_tokens"])
+    window_tokens = int(state["window_tokens"])
+    if settings["prefills_alone"]:
+        decoding = kv_tokens = window_tokens = 0
     most = int(settings["budget"]) - decoding * (1 + int(settings["drafts"]))
     if settings["threshold"]:
         most = min(most, int(settings["threshold"]))
@@ -42,7 +45,7 @@ def prefill_alone_s(requests: Requests, replica: Replica, run: Run, request: int
             chunk * (computed + 0.5 * chunk),
             decoding,
             kv_tokens,
-            int(state["window_tokens"]),
+            window_tokens,
         )
         computed += chunk
     return seconds

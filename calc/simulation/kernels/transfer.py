@@ -186,6 +186,18 @@ def make_ready(requests: Requests, replica: Replica, settings: Record, request: 
     rouse(replica, landed_s)
 
 
+@inlined
+def next_ready(requests: Requests, replica: Replica) -> int:
+    """Take the request whose text arrived first off the list of those that wait for a place."""
+    state = replica.state[0]
+    request = int(state["ready_head"])
+    state["ready_head"] = requests[request]["next"]
+    if state["ready_head"] == NONE:
+        state["ready_tail"] = NONE
+    state["ready"] -= 1
+    return request
+
+
 def join_ready(
     requests: Requests, replica: Replica, run: Run, chunks: int, budget: int
 ) -> tuple[int, int, float]:
@@ -207,10 +219,7 @@ def join_ready(
         )
         if budget < max(tokens, 1):
             break
-        state["ready_head"] = requests[request]["next"]
-        if state["ready_head"] == NONE:
-            state["ready_tail"] = NONE
-        state["ready"] -= 1
+        next_ready(requests, replica)
         start_running(requests, replica, request, float(state["now"]))
         if decodes:
             enter_decoding(requests, replica, settings, request, 1, float(requests[request]["first"]))
