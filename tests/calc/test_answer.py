@@ -145,7 +145,7 @@ def scenarios():
             paged=paged,
             tpot_s=None,
         ),
-        st.floats(0, 1e4),
+        st.just(0.0) | st.floats(1e-9, 1e4),  # a smaller rate is refused
         st.integers(1, 2000),
         st.integers(1, 2000),
         st.sampled_from([1, 2, 4, 8]),
