@@ -267,7 +267,7 @@ def _tenure(result: Answer, name: str, usd_per_gpu_hour: float, note: str, *, us
             output_tokens=scenario.output_tokens,
             prefill_gpus=fleet.prefill_busy,
             decode_gpus=fleet.decode_busy,
-            prefix_share=scenario.prefix_share,
+            prefix_share=_cached_share(result),
             cache_read_share=_cache_read_share(result),
         ),
         usd_per_request=float(cost.usd_per_request(usd_per_hour=hour, rate_per_s=fleet.rate_per_s)),
@@ -276,6 +276,13 @@ def _tenure(result: Answer, name: str, usd_per_gpu_hour: float, note: str, *, us
         else float(cost.usd_per_user_month(usd_per_hour=hour, users=users)),
         note=note,
     )
+
+
+def _cached_share(result: Answer) -> float:
+    """Share of prompt tokens that the deployment's own caches hold: what survives of text that comes back, none without a cache."""
+    if result.prefill is None:
+        return result.inputs.scenario.workload.prefix_share
+    return result.prefill.cached_tokens / result.prefill.prompt_tokens
 
 
 def _cache_read_share(result: Answer) -> float:
