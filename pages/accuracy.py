@@ -125,12 +125,12 @@ def _furthest_rows(rows: Sequence[Comparison], unit: str) -> list[dict[str, obje
     furthest = sorted(rows, key=lambda row: -abs(math.log(row.best / row.measured)))[:FURTHEST]
     return [
         {
-            "group": row.group,
-            "configuration": row.note,
+            "error, %": round(100 * row.error),
             f"measured, {unit}": float(f"{row.measured:.3g}"),
             f"predicted, {unit}": float(f"{row.best:.3g}"),
-            "error, %": round(100 * row.error),
             "in range": row.inside,
+            "group": row.group,
+            "configuration": row.note,
             "stands on": row.evidence,
         }
         for row in furthest

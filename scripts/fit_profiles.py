@@ -166,6 +166,7 @@ def main() -> None:
     write(fit, point_fit, solved, links, spread, report, origins)
     if not quick:
         spread["related"] = max(1.0, points_held_out(point_fit, solved, report) / spread["dense"])
+        origins = origins_of(fit, point_fit, curves, found, report)
         write(fit, point_fit, solved, links, spread, report, origins)
     print(json.dumps({k: v for k, v in report.items() if k != "groups"}, indent=1)[:6000])
 
