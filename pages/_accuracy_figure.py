@@ -56,7 +56,7 @@ def scatter(rows: Sequence[Comparison], *, unit: str) -> go.Figure:
 
 def _axis(low: float, high: float, title: str, unit: str) -> dict[str, Any]:
     if unit == "s":
-        return fine_logarithmic(low, high, title, reading=fmt.seconds)
+        return fine_logarithmic(low, high, title, reading=fmt.seconds, steps=(1, 3))
     return fine_logarithmic(low, high, f"{title}, {unit}")
 
 

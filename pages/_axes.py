@@ -133,10 +133,15 @@ def logarithmic(low: float, high: float, title: str, *, unit: str = "") -> dict[
 
 
 def fine_logarithmic(
-    low: float, high: float, title: str, *, reading: Callable[[float], str] = significant
+    low: float,
+    high: float,
+    title: str,
+    *,
+    reading: Callable[[float], str] = significant,
+    steps: tuple[int, ...] = (1, 2, 5),
 ) -> dict[str, Any]:
-    """Layout of a log axis over a few decades: ticks at 1, 2 and 5, each written out by `reading`."""
-    ticks = [step * 10.0**power for power in range(-9, 16) for step in (1, 2, 5)]
+    """Layout of a log axis over a few decades: ticks at `steps` of each, written out by `reading`."""
+    ticks = [step * 10.0**power for power in range(-9, 16) for step in steps]
     shown = [tick for tick in ticks if low <= tick <= high]
     return logarithmic(low, high, title) | {
         "dtick": None,

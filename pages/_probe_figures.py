@@ -14,7 +14,7 @@ from pages._axes import COLOURS, FAINT, GREY, KINDS, ROWS, doubling, faded, figu
 from probes import store
 from probes.store import Run
 
-READINGS_ROOM = 1.3  # times the longest bar: its reading stands beside it
+SHARES_ROOM = 1.2  # times the longest bar: its share stands beside it
 FORM_COLOURS = ("bf16", "fp32", "fp8", "fp16", "tf32", "int8")
 
 
@@ -78,7 +78,7 @@ def bars_figure(bars: Sequence[Bar], *, peak_name: str) -> go.Figure:
         top=30,
         bargap=0.3,
         hovermode="closest",
-        xaxis=linear(0, READINGS_ROOM * furthest, f"% of {peak_name}"),
+        xaxis=linear(0, SHARES_ROOM * furthest, f"% of {peak_name}"),
         yaxis=ROWS,
     )
     made.add_bar(
@@ -86,9 +86,10 @@ def bars_figure(bars: Sequence[Bar], *, peak_name: str) -> go.Figure:
         x=[100 * bar.share for bar in bars],
         orientation="h",
         marker={"color": COLOURS["main"]},
-        text=[f"{bar.reading} · {fmt.percent(bar.share)}" for bar in bars],
+        text=[fmt.percent(bar.share) for bar in bars],
+        customdata=[f"{bar.reading}, {fmt.percent(bar.share)}" for bar in bars],
         textposition="outside",  # white on the bar would be too pale to read
-        hovertemplate="%{y}: %{text}<extra></extra>",
+        hovertemplate="%{y}: %{customdata}<extra></extra>",
     )
     for index, bar in enumerate(bars):
         if bar.usual is not None:

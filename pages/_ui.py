@@ -184,15 +184,20 @@ def show_formulas(ids: Sequence[str], inputs: Mapping[str, float]) -> None:
         )
 
 
+def with_room(latex: str) -> str:
+    """A formula whose box is high enough for its fractions."""
+    return latex + STRUT if r"\frac" in latex else latex
+
+
 def formula_lines(latex: str) -> str:
     """A filled formula with room for its fractions; of a long one the result stands on a line of its own."""
     length = len(LATEX_SIGNS.sub("", latex))
     if length <= FORMULA_CHARACTERS:
-        return latex + STRUT
+        return with_room(latex)
     left, _, rest = latex.partition(" = ")
     filled, _, result = rest.rpartition(" = ")
     size = r"\small " if length > SMALL_FORMULA else ""
-    return rf"{left} = {{{size}{filled}}}{STRUT} \\ = {result}"
+    return rf"{left} = {{{size}{with_room(filled)}}} \\ = {result}"
 
 
 def show_worked(lines: Sequence[Worked]) -> None:

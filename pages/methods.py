@@ -7,7 +7,7 @@ import streamlit as st
 from calc.formulas import FORMULAS, Formula, topics
 from calc.formulas.record import latex_reading
 from calc.glossary import TERMS
-from pages._ui import STRUT, formula_lines, plain_text, show_table, show_title
+from pages._ui import formula_lines, plain_text, show_table, show_title, with_room
 
 SOURCES = (
     "**Model shapes**: fields of published config.json files, facts restated, with revision where it is known.",
@@ -54,7 +54,7 @@ def main() -> None:
 def _draw_formula(record: Formula) -> None:
     with st.container(border=True):
         st.markdown(f"**{plain_text(record.title)}**")
-        st.latex(record.latex + STRUT)
+        st.latex(with_room(record.latex))
         st.table(
             [
                 {"symbol": f"${symbol.latex}$", "meaning": plain_text(symbol.meaning), "unit": symbol.unit}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from calc import format as fmt
+from calc.engine import ENGINE_NAMES, Engine
 from calc.errors import RidgebeamError
 from calc.quantization_speed import SpeedStudy, headline, speed_study, worked_speedup
 from calc.scenario import Scenario
@@ -57,7 +58,7 @@ def _draw_speed(scenario: Scenario, found: SpeedStudy) -> None:
     show_title(
         headline(found),
         plain_text(
-            f"{result.inputs.spec.id} on {result.layout.label} of {accelerator.name} under {scenario.engine}, against 16-bit "
+            f"{result.inputs.spec.id} on {result.layout.label} of {accelerator.name} under {ENGINE_NAMES.get(Engine(scenario.engine), scenario.engine)}, against 16-bit "
             f"weights and cache; {fmt.count(found.context)} cached tokens each, prompts of "
             f"{fmt.count(found.prompt_tokens)} tokens; {found.fidelity} fidelity"
             + (", as the textbook knows no formats." if found.fidelity != scenario.fidelity else ".")
