@@ -212,7 +212,3 @@ def _rate(batch: Numbers, step_s: Estimate) -> Estimate:
         high=batch / step_s.low,
         provenance=step_s.provenance,
     )
-
-
-def _floats(values: Numbers) -> tuple[float, ...]:
-    return tuple(np.asarray(values, dtype=float).tolist())

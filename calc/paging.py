@@ -91,11 +91,6 @@ class PagedKvCache:
         return self.num_blocks - len(self._free)
 
     @property
-    def num_cached_free_blocks(self) -> int:
-        """Free blocks whose contents a new prompt could still hit."""
-        return sum(1 for block in self._digest_of if self._ref_counts[block] == 0)
-
-    @property
     def sequence_ids(self) -> tuple[int, ...]:
         return tuple(self._sequences)
 
@@ -112,10 +107,6 @@ class PagedKvCache:
     def is_cached(self, block: int) -> bool:
         """Whether a prompt could hit the contents of `block`."""
         return block in self._digest_of
-
-    def free_blocks(self) -> tuple[int, ...]:
-        """Free blocks, the next to be reused first."""
-        return tuple(self._free)
 
     def filled_slots(self, block: int) -> int:
         """Tokens that are stored in a held block (0 for a free one)."""

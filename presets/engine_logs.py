@@ -78,11 +78,6 @@ class EngineLog:
     config: str
     roles: tuple[str, ...]
 
-    @property
-    def kv_rounding_bytes(self) -> float:
-        """Half of the last digit that the pool was printed with (0.01 GiB)."""
-        return 0.005 * GIB
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:

@@ -309,7 +309,6 @@ def error(said, point):
 
 
 def document(points, ours, table, states, memory):
-    names = ["Ridgebeam", *table]
     answers = {"Ridgebeam": ours, **table}
     lines = [
         "# Beside other planners",
@@ -317,6 +316,17 @@ def document(points, ours, table, states, memory):
         "Written by `scripts/compare_peers.py`, which runs every tool in one go on one machine without a network, each in an",
         "environment of its own. Versions: " + ", ".join(f"{n} {v}" for n, v in VERSIONS.items()) + ".",
         "",
+        *point_lines(points, answers),
+        *error_lines(points, answers),
+        *cache_lines(*states),
+        *pool_lines(*memory),
+    ]
+    return "\n".join(lines)
+
+
+def point_lines(points, answers):
+    """Every point with each tool's answer."""
+    lines = [
         "## Time per output token",
         "",
         "Public serving points (aiconfigurator's own published sample, Apache-2.0), spread evenly over the clean rows of three",
@@ -326,40 +336,55 @@ def document(points, ours, table, states, memory):
         "weights and cache and its newest database. The others use data sheets and efficiencies of their own. Answers of another",
         "release of the engine than the measured one are not corrected.",
         "",
-        "| model, card, engine | in/out, users | measured | " + " | ".join(names) + " |",
-        "|---|---|---|" + "---|" * len(names),
+        "| model, card, engine | in/out, users | measured | " + " | ".join(answers) + " |",
+        "|---|---|---|" + "---|" * len(answers),
     ]
     for index, point in enumerate(points):
-        cells = [cell(answers[name][index], point) for name in names]
+        cells = [cell(given[index], point) for given in answers.values()]
         what = f"{point.model}{' fp8' if point.quantization == 'fp8' else ''}, {point.layout.gpus_per_replica} x {point.accelerator}, {point.engine}"
         lines.append(
             f"| {what} | {point.input_tokens:g}/{point.output_tokens:g}, {point.concurrency:g} | "
             f"{point.tpot_s * 1e3:.1f} ms | " + " | ".join(cells) + " |"
         )
-    lines += [
+    return lines
+
+
+def error_lines(points, answers):
+    """Each tool's errors over all points, and why some have no answer."""
+    lines = [
         "",
         "| tool | points answered | median error | largest error | wall time of one answer |",
         "|---|---|---|---|---|",
     ]
-    for name in names:
-        errors = [
-            abs(e) for said, p in zip(answers[name], points, strict=True) if (e := error(said, p)) is not None
-        ]
-        walls = [said.wall_s for said in answers[name] if said.tpot_s is not None]
+    for name, given in answers.items():
+        errors = [abs(e) for said, p in zip(given, points, strict=True) if (e := error(said, p)) is not None]
+        walls = [said.wall_s for said in given if said.tpot_s is not None]
         wall = f"{statistics.median(walls):.2g} s" if walls else "none"
         middle = f"{statistics.median(errors):.1%}" if errors else "none"
         worst = f"{max(errors):.1%}" if errors else "none"
         lines.append(f"| {name} | {len(errors)} of {len(points)} | {middle} | {worst} | {wall} |")
     reasons = sorted(
-        {f"{name}: {said.why}" for name, given in table.items() for said in given if said.tpot_s is None}
+        {
+            f"{name}: {said.why}"
+            for name, given in answers.items()
+            if name != "Ridgebeam"
+            for said in given
+            if said.tpot_s is None
+        }
     )
-    lines += ["", "Not answered: " + ("; ".join(reasons) if reasons else "nothing") + ".", ""]
-    lines += [
+    return [
+        *lines,
+        "",
+        "Not answered: " + ("; ".join(reasons) if reasons else "nothing") + ".",
+        "",
         "Wall times of the others include the start of their program; ours is the share of one run over all points. Two cores, not idle.",
         "",
     ]
-    total, counts, theirs_s, ours_s = states
-    lines += [
+
+
+def cache_lines(total, counts, theirs_s, ours_s):
+    """Bytes of one long sequence, over every config that was counted."""
+    return [
         "## Bytes of one sequence of 32,768 tokens",
         "",
         f"All {total} configs whose cache was counted from the model's own code (growing part, windows, recurrent state).",
@@ -371,14 +396,17 @@ def document(points, ours, table, states, memory):
         "",
         "hf-mem reads weights and configs from the hub only and could not be asked without a network.",
         "",
+    ]
+
+
+def pool_lines(said, pool, wall):
+    """The pool of one start, ours and theirs."""
+    theirs = f"{said.tpot_s / 2**30:.1f} GiB" if said.tpot_s is not None else f"no answer: {said.why}"
+    return [
         "## KV pool of an engine",
         "",
         "Llama 3 70B in 16 bit on four H100 under vLLM at 0.9, 8,192 tokens.",
         "",
-    ]
-    said, pool, wall = memory
-    theirs = f"{said.tpot_s / 2**30:.1f} GiB" if said.tpot_s is not None else f"no answer: {said.why}"
-    lines += [
         f"- ridgepoint: {theirs} ({said.wall_s:.2g} s)",
         f"- Ridgebeam: {pool / 2**30:.1f} GiB ({wall:.2g} s)",
         "",
@@ -386,7 +414,6 @@ def document(points, ours, table, states, memory):
         "is in docs/accuracy.md. ridgepoint reads other models from the hub only, which needs a network.",
         "",
     ]
-    return "\n".join(lines)
 
 
 def cell(said, point):

@@ -5,7 +5,6 @@ Every function takes a numpy Generator, so that the seed is the caller's and the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import exp, gamma, log, sqrt
 from typing import Any
 
@@ -113,11 +112,6 @@ def diurnal_arrivals(
     work = np.cumsum(unit_gaps(draw, count, cv=cv)) / (rate_per_s * period_s)
     days = np.floor(work)
     return np.asarray((days + np.interp(work - days, share, phase)) * period_s)
-
-
-def merged_arrivals(clients: Sequence[Floats]) -> Floats:
-    """The arrivals of several clients in one order."""
-    return np.sort(np.concatenate(clients))
 
 
 # ---- lengths

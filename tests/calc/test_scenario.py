@@ -112,3 +112,41 @@ def test_settings_given_as_text_are_applied():
     assert (scenario.quantization, scenario.tp, scenario.tpot_s) == ("int8", 4, None)
     with pytest.raises(InputError, match="colour"):
         apply_settings(Scenario(), (("colour", "red"),))
+
+
+# A link and a file as the first version wrote them: what came later takes its default.
+FIRST_LINK = {
+    "v": "1", "model": "Qwen/Qwen3-0.6B", "weights": "fp8", "gpu": "l4", "tp": "2", "traffic": "users", "users": "9",
+    "in": "300", "in_shape": "lognormal", "in_cv": "0.5", "tpot_ms": "35", "pct": "99", "kv_gb": "10", "mem_gib": "20",
+    "paged": "false", "fidelity": "textbook", "price": "1.5",
+}  # fmt: skip
+FIRST_FILE = """{
+  "schema_version": 1, "model": "Qwen/Qwen3-0.6B", "revision": "", "config_text": "", "quantization": "fp8",
+  "kv_dtype": "auto", "gpu": "l4", "gpu_json": "", "tp": 2, "pp": 1, "dp": 1, "ep": 0, "attention_dp": 1, "nodes": 1,
+  "engine": "vllm", "engine_version": "", "traffic": "users", "rate_per_s": 10.0, "users": 9, "arrival_cv": 1.0,
+  "peak_factor": 1.0, "input_tokens": 300.0, "input_shape": "lognormal", "input_cv": 0.5, "output_tokens": 256.0,
+  "output_shape": "fixed", "output_cv": 0.0, "prefix_share": 0.0, "ttft_s": null, "tpot_s": 0.035, "e2e_s": null,
+  "percentile": 99.0, "headroom": 0.3, "max_seqs": null, "max_model_len": null, "paged": false,
+  "memory_utilization": null, "kv_bytes_per_gpu": 10000000000.0, "device_memory_bytes": 21474836480.0, "mfu": 0.5,
+  "fidelity": "textbook", "profile": "", "usd_per_gpu_hour": 1.5
+}"""
+
+
+def test_links_and_files_of_the_first_version_mean_the_same():
+    from_link, problems = from_query(FIRST_LINK)
+    assert problems == ()
+    assert from_json(FIRST_FILE) == from_link
+    assert (from_link.quantization, from_link.users, from_link.tpot_s, from_link.paged) == (
+        "fp8",
+        9,
+        0.035,
+        False,
+    )
+    assert (from_link.kv_bytes_per_gpu, from_link.device_memory_bytes) == (10e9, 20 * 2**30)
+    assert (from_link.draft_tokens, from_link.adapters) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [[], {}, None, "1", 2, 10**30])
+def test_another_version_of_a_file_is_refused_by_name(version):
+    with pytest.raises(InputError, match="schema_version"):
+        from_json(json.dumps(json.loads(FIRST_FILE) | {"schema_version": version}))

@@ -1,7 +1,9 @@
 """What the source must never do with data of others, read from the source itself."""
 
 import ast
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,23 @@ def test_every_dependency_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for dependency in project["dependencies"]:
         assert dependency.split(">")[0].split("=")[0].strip().lower().replace("_", "-") in pinned
+
+
+def test_whatever_the_product_imports_is_pinned():
+    """Torch alone is not: which build of it fits depends on the machine, and the app never imports it."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {line.split("==")[0].strip().lower().replace("_", "-") for line in lines if "==" in line}
+    own = {*FOLDERS, "cli", "app", "bench", "tests"}
+    names = set()
+    for file in SOURCES:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.split(".")[0])
+    providers = packages_distributions()
+    foreign = names - own - set(sys.stdlib_module_names) - {"torch"}
+    assert len(foreign) > 8
+    for name in foreign:
+        offered = {provider.lower().replace("_", "-") for provider in providers.get(name, [name])}
+        assert offered & pinned, name
