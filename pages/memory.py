@@ -51,8 +51,14 @@ def main() -> None:
     draw_ranks(found)
     if found.verdict.fits:
         draw_growths(result, settings)
-    with st.expander("The same card under other engines", icon=":material/swap_horiz:"):
-        guarded(lambda: draw_engines(result, settings))()
+    with st.expander(
+        "The same card under other engines",
+        icon=":material/swap_horiz:",
+        key="memory-engines-row",
+        on_change="rerun",
+    ) as row:
+        if row.open:
+            guarded(lambda: draw_engines(result, settings))()
     with st.expander("The command that starts it so", icon=":material/terminal:"):
         st.code(
             " ".join(launch_flags(inputs.spec.id, result.layout, settings)), language="bash", wrap_lines=True

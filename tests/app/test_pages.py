@@ -190,6 +190,8 @@ def test_an_engine_that_would_not_start_says_why(open_page):
 def test_a_click_switches_the_engine_and_the_stages_are_told_apart(open_page):
     app = open_page("memory.py", model="Qwen/Qwen3-8B", gpu="h100-sxm5-80gb", tp="1", pp="2")
     assert app.selectbox(key="memory-rank").options == ["stage 1 of 2 (1 GPU)", "stage 2 of 2 (1 GPU)"]
+    app.session_state["memory-engines-row"] = True
+    app.run()
     app.button(key="memory-engine-vllm-0.19.0").click().run()
     assert "vLLM 0.19.0 will log" in titles(app)[0]
 

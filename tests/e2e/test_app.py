@@ -33,7 +33,7 @@ CHARTS = {
     "fleet": 1,
     "simulate": 0,
     "model": 2,
-    "memory": 4,
+    "memory": 5,
     "roofline": 1,
     "batch-size": 1,
     "scheduler": 1,
