@@ -122,9 +122,14 @@ def _prefill(prefill: PrefillStep) -> tuple[str, list[str]]:
             f"{fmt.seconds(prefill.load_s)} in the mean"
         )
     return (
-        f"Prefill: {fmt.seconds(prefill.prefill_s)} for one prompt, which is the TTFT without a queue",
+        f"Prefill: {fmt.seconds(prefill.prefill_s)} for one prompt{_arrives(prefill)}, which is the TTFT without a queue",
         lines,
     )
+
+
+def _arrives(prefill: PrefillStep) -> str:
+    """What a prompt waits for beside its computation."""
+    return f" and {fmt.seconds(prefill.load_s)} for cached text to come up" if prefill.loaded_tokens else ""
 
 
 def _fleet(result: Answer, fleet: FleetStep) -> tuple[str, list[str]]:
