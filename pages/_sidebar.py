@@ -6,6 +6,7 @@ Every control is drawn by the frame on every page, so that its value survives pa
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isinf
 from typing import Any
 
 import streamlit as st
@@ -38,6 +39,26 @@ def current_scenario() -> Scenario:
     return found if isinstance(found, Scenario) else DEFAULT
 
 
+def _drop_endless_numbers() -> None:
+    """Take numbers beyond every float out of the link: a box of whole numbers would end in a traceback over one.
+
+    Streamlit makes a link's number whole before it looks at its bounds. Notices were made of the link before; a new run
+    begins with the link as it is then.
+    """
+    endless = [name for name, text in st.query_params.to_dict().items() if _is_endless(text)]
+    for name in endless:
+        del st.query_params[name]
+    if endless:
+        st.rerun()
+
+
+def _is_endless(text: str) -> bool:
+    try:
+        return isinf(float(text))
+    except ValueError:
+        return False
+
+
 def draw_sidebar(page: str) -> None:
     """Draw all controls and keep the scenario that they describe; raises `InputError` on a value it cannot use.
 
@@ -47,6 +68,7 @@ def draw_sidebar(page: str) -> None:
         st.session_state[PROBLEMS_KEY] = from_query(st.query_params.to_dict())
     else:
         _restore_what_an_interrupted_run_lost(page)
+    _drop_endless_numbers()
     with st.sidebar:
         st.subheader("Model")
         _draw(table.MODEL[0])
