@@ -145,6 +145,17 @@ def _fixed_name(feature: str, accelerator: Accelerator) -> str:
     return f"layer.{feature}_s"
 
 
+def _decode_attention(form: str, profile: Profile) -> tuple[float, float]:
+    """(share of bandwidth, seconds per sequence) over a cache in `form`: engines differ more over 8 bits than over 16."""
+    share, sequence_s = profile.number("attention.bandwidth"), profile.number("attention.sequence_s")
+    if form != "fp8":
+        return share, sequence_s
+    return (
+        profile.number("attention.bandwidth_8bit") or share,
+        profile.number("attention.sequence_8bit_s") or sequence_s,
+    )
+
+
 def rate_table(formats: Sequence[str], accelerator: Accelerator, profile: Profile) -> RateTable:
     """Rates under a profile."""
     bandwidth = accelerator.bandwidth_bytes_per_s
@@ -168,7 +179,6 @@ def rate_table(formats: Sequence[str], accelerator: Accelerator, profile: Profil
     attention = reached_flop_per_s(
         "prefill_attention.compute", accelerator, profile, _rate_16bit(accelerator)
     )
-    read[row[Kind.ATTENTION]] = number("attention.bandwidth") * bandwidth
     compute[row[Kind.ATTENTION]] = attention
     read[row[Kind.LATENT_ATTENTION]] = number("latent_attention.bandwidth") * bandwidth
     compute[row[Kind.LATENT_ATTENTION]] = attention
@@ -184,11 +194,9 @@ def rate_table(formats: Sequence[str], accelerator: Accelerator, profile: Profil
     compute[row[Kind.INDEXER]] = attention
     read[row[Kind.MIXER]] = number("mixer.bandwidth") * bandwidth
     compute[row[Kind.MIXER]] = attention
-    sequence[row[Kind.ATTENTION]] = number("attention.sequence_s")
-    if "fp8" in formats:  # engines differ more over 8-bit caches than over 16-bit ones
-        at = row[Kind.ATTENTION], formats.index("fp8")
-        read[at] = (number("attention.bandwidth_8bit") or number("attention.bandwidth")) * bandwidth
-        sequence[at] = number("attention.sequence_8bit_s") or number("attention.sequence_s")
+    for column, name in enumerate(formats):
+        share, sequence[row[Kind.ATTENTION], column] = _decode_attention(name, profile)
+        read[row[Kind.ATTENTION], column] = share * bandwidth
     passes = np.ones(shape)
     passes[[row[Kind.ELEMENTWISE], row[Kind.MIXER], row[Kind.INDEXER]]] = number("activations.passes")
     fixed = np.array([number(_fixed_name(name, accelerator)) for name in FEATURES])
