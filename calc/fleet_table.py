@@ -36,6 +36,7 @@ SETTINGS: Mapping[str, str] = {
 }
 OWN = ("name", "region", "gpu")
 COLUMNS = (*OWN, *SETTINGS)
+LONGEST_COUNT = 9  # digits
 NEEDED = ("model", "input_tokens", "output_tokens")
 
 
@@ -80,7 +81,7 @@ def stocks_of(texts: Iterable[str]) -> tuple[Stock, ...]:
     for text in texts:
         left, equals, count = text.rpartition("=")
         region, colon, gpu = left.rpartition(":")
-        if not equals or not count.strip().isdigit():
+        if not equals or not (count.strip().isdecimal() and len(count.strip()) <= LONGEST_COUNT):
             raise InputError("stock", text, "write GPU=N or REGION:GPU=N")
         stocks.append(Stock(gpu=gpu.strip(), most=int(count), region=region.strip() if colon else ""))
     return tuple(stocks)

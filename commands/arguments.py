@@ -238,7 +238,8 @@ def inputs(arguments: argparse.Namespace, *, gpu: str) -> Inputs:
     path = getattr(arguments, "profile", None)
     if path is None or found.offer.profile is None:
         return found
-    return replace(found, offer=replace(found.offer, profile=profiles.read_over(found.offer.profile, path)))
+    measured = profiles.read_over(found.offer.profile, path, accelerator_id=found.offer.accelerator.id)
+    return replace(found, offer=replace(found.offer, profile=measured))
 
 
 def planned(arguments: argparse.Namespace, verb_name: str) -> Answer:

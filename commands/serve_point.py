@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_engine(engine, accelerator)
     profile = profiles.load(accelerator, engine, model_id=spec.id, engine_version=arguments.engine_version)
     if arguments.profile:
-        profile = profiles.read_over(profile, arguments.profile)
+        profile = profiles.read_over(profile, arguments.profile, accelerator_id=accelerator.id)
     layout = asked.layout
     point = serving_point(
         spec,

@@ -291,7 +291,7 @@ def _body(
 ) -> bytes:
     """The body; `enough` bytes of it where more is not wanted, an error where more than `max_bytes` come."""
     declared = response.headers.get("content-length", "")
-    if enough is None and declared.isdigit() and int(declared[:18]) > max_bytes:
+    if enough is None and declared.isdecimal() and int(declared[:18]) > max_bytes:
         raise hub_faults.too_large(asked, max_bytes)
     body = bytearray()
     for piece in response.iter_bytes():

@@ -140,7 +140,7 @@ def _rate_limited(asked: Asked, headers: Mapping[str, str]) -> SourceError:
 
     limit = parse_ratelimit_headers(headers)
     wait = headers.get("retry-after", "").strip()
-    if wait.isdigit() and len(wait) < 7:
+    if wait.isdecimal() and len(wait) < 7:
         when = f" in {int(wait)} s"
     elif wait and len(wait) < 40 and wait.isascii() and wait.isprintable():
         when = f" after {wait}"

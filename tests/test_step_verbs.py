@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from published_run import a100
 
 import cli
 from presets import profiles
+from probes import measured
 
 MODEL = "meta-llama/Meta-Llama-3.1-8B"
 
@@ -101,6 +103,16 @@ def test_serve_point_takes_a_profile_from_a_file(capsys, tmp_path):
     words = ("step", MODEL, "--gpu", "h100-sxm5-80gb", "--fidelity", "expected")
     plain, own = (run(capsys, *words, *more)[1] for more in ((), ("--profile", str(path))))
     assert own["decode"]["s"]["best"] == pytest.approx(2 * plain["decode"]["s"]["best"], rel=0.01)
+
+
+def test_a_run_of_another_device_is_refused_and_its_own_is_taken(capsys, tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(measured.profile_json(a100())))
+    words = ("step", MODEL, "--profile", str(path), "--gpu")
+    assert run(capsys, *words, "a100-sxm4-80gb")[0] == 0
+    code, out = run(capsys, *words, "l4")
+    assert code == 2
+    assert "measured on a100-sxm4-80gb" in out["error"]["message"]
 
 
 def test_a_profile_that_is_none_is_bad_input(capsys, tmp_path):

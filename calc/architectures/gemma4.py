@@ -108,7 +108,7 @@ def full_sizes(config: ConfigReader, kinds: list[_Layer]) -> tuple[int, int]:
     found: set[tuple[int, int]] = set()
     for name in overrides.fields:
         layer = overrides.need_section(str(name))
-        if not str(name).isdigit() or int(name) >= len(kinds) or not kinds[int(name)].full:
+        if not str(name).isdecimal() or int(name) >= len(kinds) or not kinds[int(name)].full:
             raise overrides.unsupported(str(name), "only full layers have sizes of their own")
         found.add((layer.int("head_dim"), layer.int("num_key_value_heads", default=heads)))
     if len(found) != 1 or len(overrides.fields) != sum(kind.full for kind in kinds):

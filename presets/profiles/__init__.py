@@ -176,16 +176,25 @@ def _evidence(
     return Evidence.RELATED if known is not None and known.accelerators else Evidence.DATASHEET
 
 
-def read_over(fitted: Profile, path: Path) -> Profile:
+def read_over(fitted: Profile, path: Path, *, accelerator_id: str | None = None) -> Profile:
     """A fitted profile with what a file brings: of a probe's run its device alone, of any other profile everything.
 
     What torch reached by probe says nothing about an engine, so the fitted engine stays. Raises InputError where the file is
-    no profile.
+    no profile, or a run of another device than `accelerator_id`: its shares are of other peaks.
     """
     content = _content(path)
-    if isinstance(content.get("run"), dict):
-        return replace(fitted, device=device_from_json(content.get("device")))
-    return profile_from_json(content)
+    if not isinstance(content.get("run"), dict):
+        return profile_from_json(content)
+    device = device_from_json(content.get("device"))
+    if accelerator_id is not None and accelerator_id not in device.accelerators:
+        measured_on = ", ".join(device.accelerators) or "a device without a name"
+        raise InputError(
+            "profile",
+            str(path),
+            f"it was measured on {measured_on}, and the question is about {accelerator_id}",
+            next_step="Ask about the device that was measured (--gpu), or leave the file out.",
+        )
+    return replace(fitted, device=device)
 
 
 def with_stored_run(fitted: Profile, accelerator: Accelerator, run_id: str, *, model_id: str = "") -> Profile:

@@ -192,6 +192,9 @@ def test_stocks_are_read():
     )
     with pytest.raises(InputError, match="GPU=N"):
         stocks_of(["l40s"])
+    for count in ("\u00b2", "1" * 5000, "", "-1", "1.5"):
+        with pytest.raises(InputError, match="GPU=N"):
+            stocks_of([f"l40s={count}"])
 
 
 def test_results_are_rows_again():
