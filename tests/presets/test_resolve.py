@@ -88,7 +88,7 @@ def test_what_is_wrong_is_named(change, error, named):
 OTHERWISE = {
     "quantization": "fp8", "kv_dtype": "fp8", "traffic": "users", "input_shape": "lognormal", "output_shape": "lognormal",
     "arrival_cv": 2.0, "prefix_share": 0.5, "percentile": 99.0, "acceptance": 0.5, "headroom": 0.5, "mfu": 0.4,
-    "memory_utilization": 0.8,
+    "memory_utilization": 0.8, "kv_offload": "host",
 }  # fmt: skip
 """Another value of a field; a switch is turned, and a number that is not named here grows by one."""
 
