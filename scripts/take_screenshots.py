@@ -7,10 +7,12 @@ Usage: python scripts/take_screenshots.py [--browser /usr/bin/chromium] [--only 
 
 import argparse
 import io
+import os
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from contextlib import contextmanager
@@ -80,18 +82,24 @@ def main() -> int:
 
 @contextmanager
 def serving():
-    """The app on a free loopback port."""
+    """The app on a free loopback port, as a first visitor finds it: without stored runs of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless", "true"]
-    server = subprocess.Popen([*command, "--server.port", str(port)], cwd=ROOT, stdout=subprocess.DEVNULL)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/_stcore/health")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(10)
+    with tempfile.TemporaryDirectory() as data:
+        server = subprocess.Popen(
+            [*command, "--server.port", str(port)],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            env=os.environ | {"RIDGEBEAM_DATA_DIR": data},
+        )
+        try:
+            wait_for(f"http://127.0.0.1:{port}/_stcore/health")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(10)
 
 
 def wait_for(url: str) -> None:
