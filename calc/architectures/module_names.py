@@ -18,8 +18,12 @@ from calc.errors import InputError
 
 MAX_PATTERN: Final = 400
 MAX_ENTRIES: Final = 100_000
-# A repeated group that holds a repeat can take exponential time.
-_NESTED: Final = re.compile(r"\([^()]*[+*}][^()]*\)[+*{]|[+*}]\)+[+*{]")
+# A repeated group can take exponential time, many repeats a high power of a name's length. Published patterns have no
+# repeated group and at most two repeats.
+_REPEATED_GROUP: Final = re.compile(r"\)[+*{]")
+_REPEAT: Final = re.compile(r"[+*{]")
+MOST_REPEATS: Final = 3
+MOST_CHOICES: Final = 6  # of "?"
 _LAYER: Final = re.compile(r"(?:^|\.)(layers|h|blocks)\.(\d+)(?=[.*]|$)")
 _ANCHOR: Final = re.compile(r"(?:^|\.)((?:layers|h|blocks)\.)")
 _EXPERT: Final = re.compile(r"\.experts\.\d+\.")
@@ -108,9 +112,14 @@ class Matcher:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """A regular expression out of a config; one that could take exponential time is refused."""
-    if _NESTED.search(pattern):
-        raise InputError("quantization_config", pattern, "a pattern may not repeat a group of repeats")
+    """A regular expression out of a config; one that could take long over a module's name is refused."""
+    if (
+        _REPEATED_GROUP.search(pattern)
+        or len(_REPEAT.findall(pattern)) > MOST_REPEATS
+        or pattern.count("?") > MOST_CHOICES
+    ):
+        allowed = f"a pattern may repeat at most {MOST_REPEATS} times, and no group"
+        raise InputError("quantization_config", pattern, allowed)
     try:
         return re.compile(pattern)
     except re.error as error:

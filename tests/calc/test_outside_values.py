@@ -2,6 +2,7 @@
 
 import pytest
 
+from calc.architectures.module_names import compiled
 from calc.endpoint.plan import TestPlan
 from calc.endpoint.samples import sample_from_json
 from calc.errors import InputError
@@ -97,3 +98,18 @@ def test_lines_of_digits_take_no_more_than_linear_time():
 def test_a_number_without_end_is_no_fact(number):
     assert read_log(f"GPU KV cache size: {number} tokens").values(Quantity.TOKENS) == ()
     assert read_log(f"llama_context: n_ctx = {number}").facts == ()
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(.|.)*x", "(a|a)+b", ".*.*.*.*.*.*.*.*.*z", "(?=(.+)+)x", "a?" * 60, "(x{2}){3}", "[("]
+)
+def test_a_pattern_of_a_config_that_could_take_for_ever_is_refused(pattern):
+    with pytest.raises(InputError, match="quantization_config"):
+        compiled(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r".*mlp\.(gate|up|gate_up|down)_proj.*", r".*ffn.*(gate|up|down)_proj$", "lm_head"]
+)
+def test_patterns_that_quantisers_write_are_taken(pattern):
+    assert compiled(pattern).pattern == pattern
