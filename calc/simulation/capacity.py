@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
 
+import numpy as np
+
 from calc.errors import InputError
 from calc.simulation.cluster import Cluster
-from calc.simulation.requests import RequestTable
+from calc.simulation.requests import MAX_TIME_S, RequestTable
 from calc.simulation.results import SimulationResult
 from calc.simulation.rules import EngineRules
 from calc.simulation.run import DEFAULT_SLICE, Simulation
@@ -101,6 +103,7 @@ def largest_rate(
         return trials[-1].holds
 
     good = bad = searched.requests.rate_per_s
+    slowest = good * float(np.nanmax(searched.requests.arrival_s)) / MAX_TIME_S  # the clock ends there
     if attempt(good):
         for _ in range(DOUBLINGS):
             bad = good * 2
@@ -110,7 +113,7 @@ def largest_rate(
     else:
         for _ in range(DOUBLINGS):
             good = bad / 2
-            if attempt(good):
+            if good < slowest or attempt(good):
                 break
             bad = good
     while bad / good > 1 + precision and any(trial.holds for trial in trials):
