@@ -9,7 +9,7 @@ app: $(VENV)/app.stamp
 	$(BIN)/ridgebeam app
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: $(VENV)/test.stamp
 	$(BIN)/python -m ruff check .

@@ -9,6 +9,8 @@ ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = Path(os.environ.get("RIDGEBEAM_REFERENCE", ROOT / "../shared/reference")).resolve()
 CASES = Path(os.environ.get("RIDGEBEAM_CASES", ROOT / "../shared/cases")).resolve()
 MAY_SKIP = {"cuda", "peers"}
+ONE_AT_A_TIME = {"e2e", "endpoint", "engine", "hosting", "probes", "resilience", "security"}
+"""Folders of tests that measure, serve or take the device's lock: with several processes they share one of these."""
 
 # No test may reach the real hub by accident: tests that talk to a hub start one on loopback.
 os.environ.setdefault("HF_ENDPOINT", "http://127.0.0.1:9")
@@ -29,6 +31,18 @@ def cases() -> Path:
     if not CASES.is_dir():
         pytest.skip(f"worked cases not found at {CASES} (set RIDGEBEAM_CASES)")
     return CASES
+
+
+def pytest_collection_modifyitems(config, items):
+    """Cut the tests for several processes: those of one file together, those that need the machine in one, and first."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    tests = Path(__file__).parent
+    for item in items:
+        folder = item.path.relative_to(tests).parts[0]
+        group = "machine" if folder in ONE_AT_A_TIME else str(item.path.relative_to(tests))
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in ONE_AT_A_TIME)
 
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
