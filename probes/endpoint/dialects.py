@@ -219,8 +219,9 @@ def _ollama(data: Mapping[str, Any]) -> Delta:
 
 def _count(value: object) -> int | None:
     """A count of tokens, where it is one: a server may write anything."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 <= value <= MOST_TOKENS else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= MOST_TOKENS else None
 
 
 def _sum(first: int | None, second: int | None) -> int | None:
