@@ -1,14 +1,16 @@
-"""30 visitors who move sliders for five minutes: reruns, memory and exceptions of one server, without their browsers.
+"""30 visitors who move sliders for five minutes: reruns, memory and exceptions of the app, without their browsers.
 
 Each visitor speaks the page's own websocket protocol, opens one of the pages that are asked most, and changes a number of
 the sidebar every one to three seconds. Targets on two cores: p95 of a rerun under 1.5 s, memory flat, no exception.
-RIDGEBEAM_VISITORS and RIDGEBEAM_VISIT_S change how many and how long.
+RIDGEBEAM_VISITORS and RIDGEBEAM_VISIT_S change how many and how long; RIDGEBEAM_COPIES shares them out among several
+copies of the app, one for each core, as docs/hosting.md has it.
 """
 
 import asyncio
 import os
 import random
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -20,6 +22,7 @@ from websockets.asyncio.client import connect
 from bench._server import served
 
 VISITORS = int(os.environ.get("RIDGEBEAM_VISITORS", "30"))
+COPIES = int(os.environ.get("RIDGEBEAM_COPIES", "1"))
 VISIT_S = float(os.environ.get("RIDGEBEAM_VISIT_S", "300"))
 PAGES = ("", "memory", "batch_size", "queueing", "compare", "roofline", "speculative")
 THINK_S = (1.0, 3.0)
@@ -27,16 +30,21 @@ SETTLED = 0.4  # memory is compared from here on: pages, catalogues and caches a
 
 
 def rows():
-    with served() as server:
-        seen = asyncio.run(_visits(server))
+    with ExitStack() as running:
+        servers = [running.enter_context(served()) for _ in range(COPIES)]
+        seen = asyncio.run(_visits(servers))
     reruns = np.array(seen.reruns_s)
-    yield f"reruns of {VISITORS} visitors in {VISIT_S:.0f} s", len(reruns), "reruns"
+    yield (
+        f"reruns of {VISITORS} visitors in {VISIT_S:.0f} s, copies of the app: {COPIES}",
+        len(reruns),
+        "reruns",
+    )
     for share in (50, 95, 99):
         yield f"rerun, p{share}", float(np.percentile(reruns, share)), "s"
     yield "exceptions shown or connections lost", seen.faults, "faults"
     settled = [megabytes for at, megabytes in seen.memory if at >= SETTLED]
-    yield "memory of the server once settled", settled[0], "MB"
-    yield "memory of the server at the end", settled[-1], "MB"
+    yield "memory of all copies once settled", settled[0], "MB"
+    yield "memory of all copies at the end", settled[-1], "MB"
 
 
 class _Seen:
@@ -44,11 +52,14 @@ class _Seen:
         self.reruns_s, self.memory, self.faults = [], [], 0
 
 
-async def _visits(server):
+async def _visits(servers):
     seen = _Seen()
     end = time.monotonic() + VISIT_S
-    watch = asyncio.create_task(_watch(server.pid, seen, end))
-    visits = [_visit(server.url, random.Random(number), seen, end) for number in range(VISITORS)]
+    watch = asyncio.create_task(_watch([server.pid for server in servers], seen, end))
+    visits = [
+        _visit(servers[number % len(servers)].url, random.Random(number), seen, end)
+        for number in range(VISITORS)
+    ]
     for outcome in await asyncio.gather(*visits, return_exceptions=True):
         if isinstance(outcome, BaseException):
             seen.faults += 1
@@ -95,10 +106,10 @@ async def _rerun(socket, page, widget, value, seen):
                 widget = element.number_input.id
 
 
-async def _watch(pid, seen, end):
-    """Resident memory of the server, by share of the visit gone."""
+async def _watch(pids, seen, end):
+    """Resident memory of the servers, by share of the visit gone."""
     while (left := end - time.monotonic()) > 0:
-        seen.memory.append((1 - left / VISIT_S, _resident_mb(pid)))
+        seen.memory.append((1 - left / VISIT_S, sum(map(_resident_mb, pids))))
         await asyncio.sleep(VISIT_S / 100)
 
 
