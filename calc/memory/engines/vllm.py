@@ -58,10 +58,8 @@ LEAST_CONTEXT_BYTES = 0.1 * GIB  # the smallest difference of free memory to tot
 # On a board that shares its memory, free is what the system calls available: an idle system holds at least this much (assumed;
 # 7.2 of 121.7 GiB in a public start).
 LEAST_HOST_BYTES = 2.0 * GIB
-DRAFTER_RANGE = (
-    0.5,
-    2.0,
-)  # of the best estimate: a head may be narrower, or bring an output matrix of its own
+# Of the best estimate: a head may be narrower, or bring an output matrix of its own.
+DRAFTER_RANGE = (0.5, 2.0)
 CONTEXT_BYTES = 0.5 * GIB  # CUDA context, outside the engine's count
 # Experts that run in Triton's fused kernel, whose workspace stays allocated: 16-bit and block-fp8 weights.
 WORKSPACE_FORMATS = ("bf16", "fp16", "fp8-block", "fp8", "fp8-channel")
@@ -169,57 +167,21 @@ def _rank(
     plan: ShardPlan,
     stage: StageLayers,
 ) -> RankLedger:
-    weights = stage_weights(shape, stage, plan, with_mtp=uses_mtp(shape, settings))
-    drafter = draft_weight_bytes(shape, settings, plan) if stage.is_last else 0.0
-    step = _profiled_step(shape, layout, settings=settings, start=start, plan=plan, stage=stage)
-    peak = activation_peak(shape, step, start.rules)
-    least = None
-    if _second_runner(shape, start):
-        lighter = replace(start.rules, sampler_bytes=SAMPLER_SECOND_RUNNER)
-        least = activation_peak(shape, step, lighter).total
     lines = [
-        Line(
-            kind=LineKind.WEIGHTS,
-            bytes=_with_drafter(weights_estimate(shape, plan, weights.total), drafter),
-            note=_weights_note(stage, weights.rotary, weights.load_peak, drafter),
-        ),
-        Line(
-            kind=LineKind.ACTIVATION,
-            bytes=activation_estimate(
-                peak, has_vision=shape.vision is not None, defaulted=start.batch_assumed, least=least
-            ),
-            note=f"dummy step of {start.tokens:,} tokens and {start.sequences:,} sequences",
-            formula="activation_peak_bytes",
-            inputs=peak.inputs,
-        ),
+        _weights_line(shape, settings, plan, stage),
+        _activation_line(shape, layout, settings=settings, start=start, plan=plan, stage=stage),
         Line(
             kind=LineKind.NON_TORCH,
             bytes=non_torch(start.rules.non_torch_era, accelerator, layout),
             note="communication and library buffers outside torch",
         ),
     ]
-    adapters = adapter_bytes_per_gpu(
-        shape.spec, adapters=settings.adapters, rank=settings.adapter_rank, tp=plan.attention_tp
+    others = (
+        _adapters_line(shape, settings, plan, stage),
+        _drafts_line(shape, settings, start) if stage.is_last else None,
+        _graph_line(shape, layout, settings, start, stage),
     )
-    if adapters:
-        # The engine makes these buffers while the model loads, whether or not an adapter is there.
-        note = f"buffers for {settings.adapters} at a time, up to rank {settings.adapter_rank}"
-        share = (stage.last - stage.first) / shape.n_layers
-        lines.append(Line(kind=LineKind.ADAPTERS, bytes=Estimate.exactly(share * adapters), note=note))
-    beyond = unprofiled_logit_bytes(shape, sequences=start.sequences, draft_tokens=settings.draft_tokens)
-    if beyond and stage.is_last:
-        note = f"logits of {settings.draft_tokens} drafts a sequence: the profile runs one, the rest comes out of what is left free"
-        lines.append(
-            Line(
-                kind=LineKind.DRAFTS,
-                bytes=Estimate(low=0.0, best=beyond, high=beyond, provenance=Provenance.ASSUMED),
-                note=note,
-                counted=False,
-            )
-        )
-    graphs = _graph_line(shape, layout, settings, start, stage)
-    if graphs is not None:
-        lines.append(graphs)
+    lines += [line for line in others if line is not None]
     budget = start.total.scaled(start.utilization)
     kv = rest_of(budget, [line.bytes for line in lines if line.counted])
     if shares_memory(accelerator):
@@ -243,6 +205,74 @@ def _rank(
         kv=kv,
         left=left,
         pool_share=1.0 if settings.available_kv_bytes is None else None,
+    )
+
+
+def _weights_line(shape: ModelShape, settings: EngineSettings, plan: ShardPlan, stage: StageLayers) -> Line:
+    """What loading leaves on the rank; a drafter stands on the last stage."""
+    weights = stage_weights(shape, stage, plan, with_mtp=uses_mtp(shape, settings))
+    drafter = draft_weight_bytes(shape, settings, plan) if stage.is_last else 0.0
+    return Line(
+        kind=LineKind.WEIGHTS,
+        bytes=_with_drafter(weights_estimate(shape, plan, weights.total), drafter),
+        note=_weights_note(stage, weights.rotary, weights.load_peak, drafter),
+    )
+
+
+def _activation_line(
+    shape: ModelShape,
+    layout: Layout,
+    *,
+    settings: EngineSettings,
+    start: VllmStart,
+    plan: ShardPlan,
+    stage: StageLayers,
+) -> Line:
+    """Peak of the profiled step; as low as the second model runner's lighter sampler where that one may have run it."""
+    step = _profiled_step(shape, layout, settings=settings, start=start, plan=plan, stage=stage)
+    peak = activation_peak(shape, step, start.rules)
+    least = None
+    if _second_runner(shape, start):
+        lighter = replace(start.rules, sampler_bytes=SAMPLER_SECOND_RUNNER)
+        least = activation_peak(shape, step, lighter).total
+    return Line(
+        kind=LineKind.ACTIVATION,
+        bytes=activation_estimate(
+            peak, has_vision=shape.vision is not None, defaulted=start.batch_assumed, least=least
+        ),
+        note=f"dummy step of {start.tokens:,} tokens and {start.sequences:,} sequences",
+        formula="activation_peak_bytes",
+        inputs=peak.inputs,
+    )
+
+
+def _adapters_line(
+    shape: ModelShape, settings: EngineSettings, plan: ShardPlan, stage: StageLayers
+) -> Line | None:
+    """Buffers that the engine makes while the model loads, whether or not an adapter is there."""
+    adapters = adapter_bytes_per_gpu(
+        shape.spec, adapters=settings.adapters, rank=settings.adapter_rank, tp=plan.attention_tp
+    )
+    if not adapters:
+        return None
+    share = (stage.last - stage.first) / shape.n_layers
+    return Line(
+        kind=LineKind.ADAPTERS,
+        bytes=Estimate.exactly(share * adapters),
+        note=f"buffers for {settings.adapters} at a time, up to rank {settings.adapter_rank}",
+    )
+
+
+def _drafts_line(shape: ModelShape, settings: EngineSettings, start: VllmStart) -> Line | None:
+    """Logits of drafted tokens, which the profile does not run and the pool therefore does not make room for."""
+    beyond = unprofiled_logit_bytes(shape, sequences=start.sequences, draft_tokens=settings.draft_tokens)
+    if not beyond:
+        return None
+    return Line(
+        kind=LineKind.DRAFTS,
+        bytes=Estimate(low=0.0, best=beyond, high=beyond, provenance=Provenance.ASSUMED),
+        note=f"logits of {settings.draft_tokens} drafts a sequence: the profile runs one, the rest comes out of what is left free",
+        counted=False,
     )
 
 
@@ -275,6 +305,7 @@ def _profiled_step(
 ) -> StepShape:
     """The dummy step that this rank runs before the pool is sized."""
     runs_experts = expert_format(shape, plan) in WORKSPACE_FORMATS
+    compiled = not (start.rules.legacy or settings.enforce_eager)
     return StepShape(
         tokens=start.tokens,
         sequences=start.sequences,
@@ -285,7 +316,7 @@ def _profiled_step(
         element_bytes=4 if "fp32" in (shape.spec.dtype, settings.quantization) else 2,
         image_items=settings.image_items,
         experts_on_gpu_width=experts_width(shape, plan) if runs_experts else 0,
-        compiled=not (start.rules.legacy or settings.enforce_eager),
+        compiled=compiled,
         dequantised_copy=is_bitsandbytes(shape, plan),
         light_sampler=bool(settings.light_sampler),
         verifies_drafts=bool(settings.draft_tokens),
@@ -293,7 +324,7 @@ def _profiled_step(
             shape,
             settings,
             tp=layout.tp,
-            per_hidden=hidden_elements(compiled=not (start.rules.legacy or settings.enforce_eager)),
+            per_hidden=hidden_elements(compiled=compiled),
         )
         if stage.is_last
         else 0.0,
