@@ -201,20 +201,47 @@ class StepModel:
             )
         pipeline, ranks = self.layout.pp, self.layout.attention_dp * self.layout.dp
         users = np.maximum(np.asarray(concurrency, dtype=float) / (ranks * pipeline), 1.0 / pipeline)
+        context = np.asarray(input_tokens, dtype=float) + np.asarray(output_tokens, dtype=float) / 2.0
+        found = self._interleaved(
+            users,
+            new=np.maximum(np.asarray(input_tokens, dtype=float) - prefix_tokens, 1.0),
+            prefix_tokens=prefix_tokens,
+            output_tokens=output_tokens,
+            context=context,
+            disaggregated=disaggregated,
+            drafts=drafts,
+            tokens_per_pass=tokens_per_pass,
+        )
+        transfer: Any = 0.0
+        if disaggregated:
+            transfer = self.kv_transfer_s(input_tokens, overlapped=overlapped, prefill_s=found.prefill_s)
+        return self._point(
+            found,
+            context=context,
+            output_tokens=np.asarray(output_tokens, dtype=float),
+            users=np.asarray(concurrency, dtype=float),
+            transfer_s=transfer + np.asarray(load_s, dtype=float),
+        )
+
+    def _interleaved(
+        self,
+        users: Array,
+        *,
+        new: Array,
+        prefix_tokens: Any,
+        output_tokens: Any,
+        context: Array,
+        disaggregated: bool,
+        drafts: int,
+        tokens_per_pass: float,
+    ) -> Interleaved:
+        """The fixed point of one rank: how many of its `users` decode at a time decides how long their steps are."""
         engine = self.profile.engine
-        new = np.maximum(np.asarray(input_tokens, dtype=float) - prefix_tokens, 1.0)
         chunk = np.minimum(new, engine.chunk_tokens)
         chunks = np.maximum(new / engine.chunk_tokens, 1.0)
         prefix = prefix_tokens + (new - chunk) / 2.0
-        context = np.asarray(input_tokens, dtype=float) + np.asarray(output_tokens, dtype=float) / 2.0
         alone = engine.schedule is not Schedule.MIXED or disaggregated
-        first = FirstToken(
-            server_s=self.profile.number("ttft.server_s") + self.profile.calibration.get("ttft_s"),
-            steps=self.profile.number("ttft.steps"),
-            prefill=self.profile.number("ttft.prefill"),
-        )
-        if self.fidelity is Fidelity.ROOFLINE:
-            first = FirstToken(server_s=0.0, steps=0.0, prefill=1.0)
+        first_token = self._first_token()
         decoding = users
         for _ in range(DECODING_ROUNDS):
             decode_s, mixed_s = self._decode_and_mixed(
@@ -232,18 +259,19 @@ class StepModel:
                 prefill_s=prefill_s,
                 extra_s=0.0 if disaggregated else extra_s,
                 share=self.profile.number("prefill.share"),
-                first_token=first,
+                first_token=first_token,
             )
             decoding = found.decoding
-        transfer: Any = 0.0
-        if disaggregated:
-            transfer = self.kv_transfer_s(input_tokens, overlapped=overlapped, prefill_s=found.prefill_s)
-        return self._point(
-            found,
-            context=context,
-            output_tokens=np.asarray(output_tokens, dtype=float),
-            users=np.asarray(concurrency, dtype=float),
-            transfer_s=transfer + np.asarray(load_s, dtype=float),
+        return found
+
+    def _first_token(self) -> FirstToken:
+        """How the first token comes about: as the profile says, or as soon as the prompt is computed."""
+        if self.fidelity is Fidelity.ROOFLINE:
+            return FirstToken(server_s=0.0, steps=0.0, prefill=1.0)
+        return FirstToken(
+            server_s=self.profile.number("ttft.server_s") + self.profile.calibration.get("ttft_s"),
+            steps=self.profile.number("ttft.steps"),
+            prefill=self.profile.number("ttft.prefill"),
         )
 
     def _point(
