@@ -33,11 +33,12 @@ SGLANG_CACHE = ("auto", "fp8_e5m2", "fp8_e4m3", "mxfp8", "bf16", "bfloat16", "nv
 SGLANG_WEIGHTS = ("fp8", "awq", "gptq", "mxfp4", "modelopt_fp4", "w8a8_int8", "w8a8_fp8", "bitsandbytes")
 SGLANG_ROLES = ("null", "prefill", "decode")
 GGML_CACHE = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+OLLAMA_CACHE = ("f16", "q8_0", "q4_0")
 
 
-def _of(kind: Kind, names: str) -> dict[str, Kind]:
-    """The flags of one kind, by their names with blanks between."""
-    return dict.fromkeys(names.split(), kind)
+def _flags(names_of: Mapping[Kind, str]) -> Mapping[str, Kind]:
+    """The kind of each flag, from the flags of each kind with blanks between."""
+    return MappingProxyType({name: kind for kind, names in names_of.items() for name in names.split()})
 
 
 VLLM = FlagTable(
@@ -45,16 +46,22 @@ VLLM = FlagTable(
     date="2026-11-30",
     source="vllm.entrypoints.common.cli_args.make_arg_parser of the published wheel",
     start=("vllm", "serve"),
-    flags=MappingProxyType(
-        _of(INT, "--tensor-parallel-size --pipeline-parallel-size --data-parallel-size")
-        | _of(INT, "--decode-context-parallel-size --max-model-len --max-num-batched-tokens --max-num-seqs")
-        | _of(INT, "--block-size --kv-cache-memory-bytes --max-loras --max-lora-rank --port")
-        | _of(FLOAT, "--gpu-memory-utilization --kv-offloading-size")
-        | _of(TEXT, "--revision --host --kv-transfer-config")
-        | _of(SWITCH, "--enable-expert-parallel --enforce-eager --no-enable-prefix-caching")
-        | _of(SWITCH, "--no-enable-chunked-prefill --disable-hybrid-kv-cache-manager --enable-lora")
-        | _of(VLLM_CACHE, "--kv-cache-dtype")
-        | _of(VLLM_WEIGHTS, "--quantization")
+    flags=_flags(
+        {
+            INT: """
+                --tensor-parallel-size --pipeline-parallel-size --data-parallel-size --decode-context-parallel-size
+                --max-model-len --max-num-batched-tokens --max-num-seqs --block-size --kv-cache-memory-bytes
+                --max-loras --max-lora-rank --port
+            """,
+            FLOAT: "--gpu-memory-utilization --kv-offloading-size",
+            TEXT: "--revision --host --kv-transfer-config",
+            SWITCH: """
+                --enable-expert-parallel --enforce-eager --no-enable-prefix-caching --no-enable-chunked-prefill
+                --disable-hybrid-kv-cache-manager --enable-lora
+            """,
+            VLLM_CACHE: "--kv-cache-dtype",
+            VLLM_WEIGHTS: "--quantization",
+        }
     ),
 )
 SGLANG = FlagTable(
@@ -62,17 +69,23 @@ SGLANG = FlagTable(
     date="2026-11-30",
     source="sglang.srt.server_args.ServerArgs.add_cli_args of the published wheel",
     start=("python", "-m", "sglang.launch_server"),
-    flags=MappingProxyType(
-        _of(INT, "--tp-size --pp-size --dp-size --ep-size --context-length --chunked-prefill-size")
-        | _of(INT, "--max-running-requests --page-size --max-mamba-cache-size --max-loras-per-batch")
-        | _of(INT, "--max-lora-rank --hicache-size --port")
-        | _of(FLOAT, "--mem-fraction-static --swa-full-tokens-ratio")
-        | _of(TEXT, "--model-path --revision --host")
-        | _of(SWITCH, "--enable-dp-attention --disable-cuda-graph --disable-radix-cache --enable-lora")
-        | _of(SWITCH, "--enable-hierarchical-cache")
-        | _of(SGLANG_CACHE, "--kv-cache-dtype")
-        | _of(SGLANG_WEIGHTS, "--quantization")
-        | _of(SGLANG_ROLES, "--disaggregation-mode")
+    flags=_flags(
+        {
+            INT: """
+                --tp-size --pp-size --dp-size --ep-size --context-length --chunked-prefill-size
+                --max-running-requests --page-size --max-mamba-cache-size --max-loras-per-batch
+                --max-lora-rank --hicache-size --port
+            """,
+            FLOAT: "--mem-fraction-static --swa-full-tokens-ratio",
+            TEXT: "--model-path --revision --host",
+            SWITCH: """
+                --enable-dp-attention --disable-cuda-graph --disable-radix-cache --enable-lora
+                --enable-hierarchical-cache
+            """,
+            SGLANG_CACHE: "--kv-cache-dtype",
+            SGLANG_WEIGHTS: "--quantization",
+            SGLANG_ROLES: "--disaggregation-mode",
+        }
     ),
 )
 TENSORRT_LLM = FlagTable(
@@ -80,10 +93,12 @@ TENSORRT_LLM = FlagTable(
     date="2026-11-30",
     source="tensorrt_llm/commands/serve.py and common_llm_options.py of NVIDIA/TensorRT-LLM",
     start=("trtllm-serve",),
-    flags=MappingProxyType(
-        _of(INT, "--tp_size --pp_size --ep_size --max_seq_len --max_num_tokens --max_batch_size --port")
-        | _of(FLOAT, "--kv_cache_free_gpu_memory_fraction")
-        | _of(TEXT, "--extra_llm_api_options --host")
+    flags=_flags(
+        {
+            INT: "--tp_size --pp_size --ep_size --max_seq_len --max_num_tokens --max_batch_size --port",
+            FLOAT: "--kv_cache_free_gpu_memory_fraction",
+            TEXT: "--extra_llm_api_options --host",
+        }
     ),
 )
 LLAMA_CPP = FlagTable(
@@ -91,11 +106,13 @@ LLAMA_CPP = FlagTable(
     date="2026-11-30",
     source="common/arg.cpp of ggml-org/llama.cpp; long names found in the library of xllamacpp 2026.10.11549",
     start=("llama-server",),
-    flags=MappingProxyType(
-        _of(INT, "--ctx-size --parallel --ubatch-size --n-gpu-layers --cache-ram --port")
-        | _of(TEXT, "--model --host")
-        | _of(SWITCH, "--kv-unified --swa-full")
-        | _of(GGML_CACHE, "--cache-type-k --cache-type-v")
+    flags=_flags(
+        {
+            INT: "--ctx-size --parallel --ubatch-size --n-gpu-layers --cache-ram --port",
+            TEXT: "--model --host",
+            SWITCH: "--kv-unified --swa-full",
+            GGML_CACHE: "--cache-type-k --cache-type-v",
+        }
     ),
 )
 OLLAMA = FlagTable(
@@ -103,10 +120,12 @@ OLLAMA = FlagTable(
     date="2026-11-30",
     source="FAQ and context-length pages of Ollama's documentation",
     start=("ollama", "serve"),
-    flags=MappingProxyType(
-        _of(INT, "OLLAMA_CONTEXT_LENGTH OLLAMA_NUM_PARALLEL OLLAMA_FLASH_ATTENTION")
-        | _of(TEXT, "OLLAMA_HOST")
-        | _of(("f16", "q8_0", "q4_0"), "OLLAMA_KV_CACHE_TYPE")
+    flags=_flags(
+        {
+            INT: "OLLAMA_CONTEXT_LENGTH OLLAMA_NUM_PARALLEL OLLAMA_FLASH_ATTENTION",
+            TEXT: "OLLAMA_HOST",
+            OLLAMA_CACHE: "OLLAMA_KV_CACHE_TYPE",
+        }
     ),
 )
 TABLES: Mapping[Engine, FlagTable] = MappingProxyType(
