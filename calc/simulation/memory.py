@@ -1,4 +1,4 @@
-"""The memory of a run, filled from requests, rules, step table and cluster; and what an engine could never run."""
+"""The memory of a run, filled from requests, rules and settings; and what an engine could never run."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ from typing import Any
 import numpy as np
 
 from calc.errors import InputError
-from calc.simulation.cluster import ROUTER_CODES, Cluster, Router
 from calc.simulation.kernels import layout
 from calc.simulation.pools import Pool
 from calc.simulation.requests import Ints, RequestTable
 from calc.simulation.rules import CACHING, EngineFamily, EngineRules, Policy, refuse_unmodelled
-
-SGLANG_FIRST_RATIO = 0.7  # --schedule-conservativeness 1.0: init_new_token_ratio of srt/managers/scheduler.py
-SGLANG_LEAST_SHARE = 0.14  # min_new_token_ratio_factor
-SGLANG_DECAY_STEPS = 600  # new_token_ratio_decay_steps
-
 
 _BLOCK_LINKS = ("bucket", "tier_bucket", "chain_next", "chain_previous")
 
@@ -102,103 +96,11 @@ def check_groups(requests: RequestTable, rules: EngineRules) -> None:
         )
 
 
-def settings_record(requests: RequestTable, pool: Pool, cluster: Cluster, *, skip: bool) -> Any:
-    rules = pool.rules
-    cached = uses_cache(requests, rules)
-    family = rules.family
-    record = np.zeros(1, layout.SETTINGS)[0]
-    values: dict[str, float] = {
-        "budget": rules.budget,
-        "max_seqs": rules.places,
-        "block_size": rules.block_size,
-        "num_blocks": rules.num_blocks,
-        "watermark": rules.watermark_blocks,
-        "threshold": rules.long_prefill_threshold,
-        "chunked": rules.chunked_prefill and family is not EngineFamily.ORCA,
-        "whole_prompt": rules.reserve_full_prompt or family is not EngineFamily.VLLM,
-        "reserve_prompt": family is EngineFamily.SARATHI,
-        "reserve_all": family is EngineFamily.ORCA,
-        "spare": 1 if family is EngineFamily.SARATHI else _widest(requests, rules),
-        "admit_after_preemption": family is EngineFamily.SARATHI,
-        "by_priority": rules.policy is Policy.PRIORITY,
-        "cached": cached,
-        "register_late": family in (EngineFamily.SGLANG, EngineFamily.NANO_VLLM),
-        "list_decoded": family is not EngineFamily.SGLANG,
-        "mixed": rules.mixed_chunk,
-        "prefills_alone": family is EngineFamily.SGLANG and not rules.mixed_chunk,
-        "prefill_limit": rules.prefill_limit,
-        "window": pool.step.window,
-        "classes": int(_ranks(requests, rules).max()) + 1,
-        "skip": skip and rules.speculation is None and rules.beam_search is None,
-        "drafts": rules.drafts,
-        "ttl_s": layout.NEVER if rules.prefix_ttl_s is None else rules.prefix_ttl_s,
-        "acceptance": rules.speculation.acceptance if rules.speculation is not None else 0.0,
-        "shared_text": cached and requests.shares_text,
-        "batch_size": rules.slots,
-        "router": ROUTER_CODES[cluster.router],
-        "replicas": pool.replicas,
-        "first_replica": pool.first,
-        "hands_over": pool.hands_over,
-        "takes_over": pool.takes_over,
-        "seed": cluster.seed,
-        "pad": family is EngineFamily.STATIC,
-        "successors": requests.predecessor is not None,
-        "apart": requests.predecessor is None and not pool.hands_over,
-        "ratio_first": min(1.0, SGLANG_FIRST_RATIO * rules.conservativeness),
-        "batch_timeout_s": layout.NEVER if rules.batch_timeout_s is None else rules.batch_timeout_s,
-    }
-    values["ratio_least"] = values["ratio_first"] * SGLANG_LEAST_SHARE
-    values["ratio_decay"] = (values["ratio_first"] - values["ratio_least"]) / SGLANG_DECAY_STEPS
-    looks = cluster.router in (Router.LEAST_OUTSTANDING, Router.POWER_OF_TWO, Router.PREFIX_AWARE)
-    several = pool.replicas > 1 or pool.link is not None
-    values["feedback"] = several and (looks or requests.predecessor is not None or pool.link is not None)
-    if pool.link is not None:
-        values["shared_link"] = pool.link.shared
-        values["token_link_s"] = pool.link.token_s
-        values["link_latency_s"] = pool.link.latency_s
-    if requests.prefix_ids is not None:
-        values["ids_block"] = _ids_block(requests, rules)
-        values["id_count"] = len(np.unique(requests.prefix_ids))
-    values["key_width"] = int((requests.input_tokens + requests.output_tokens).max()) // rules.block_size + 2
-    if rules.tiers and cached:
-        values["tiers"] = len(rules.tiers)
-        values["feedback"] = True
-        ends = np.cumsum([tier.num_blocks for tier in rules.tiers])
-        record["tier_at"][: len(ends) + 1] = rules.num_blocks + np.concatenate(([0], ends))
-        record["tier_token_s"][: len(ends)] = [tier.link.token_s for tier in rules.tiers]
-        record["tier_latency_s"][: len(ends)] = [tier.link.latency_s for tier in rules.tiers]
-    if rules.beam_search is not None:
-        values["beams"] = True
-        values["beam_drop"] = rules.beam_search.dropped
-    if rules.swap is not None:
-        values["swaps"] = True
-        values["swap_block_s"] = rules.block_size * rules.swap.link.token_s
-    for name, value in values.items():
-        record[name] = value
-    return record
-
-
-def _widest(requests: RequestTable, rules: EngineRules) -> int:
-    """Samples of the largest group, where an engine keeps a block free for each; 0 elsewhere."""
-    if rules.family is not EngineFamily.VLLM_V0:
-        return 0
-    return 1 if requests.samples is None else int(requests.samples.max())
-
-
-def _ranks(requests: RequestTable, rules: EngineRules) -> Ints:
+def priority_ranks(requests: RequestTable, rules: EngineRules) -> Ints:
     """Priority classes as 0, 1, ...; all 0 without priorities."""
     if rules.policy is not Policy.PRIORITY or requests.priority is None:
         return np.zeros(len(requests), np.int64)
     return np.unique(requests.priority, return_inverse=True)[1].astype(np.int64)
-
-
-def _ids_block(requests: RequestTable, rules: EngineRules) -> int:
-    size, block = requests.prefix_block, rules.block_size
-    if size % block and block % size:
-        raise InputError(
-            "block_size", block, f"it must divide the trace's prefix blocks of {size} tokens, or the reverse"
-        )
-    return size
 
 
 def request_records(requests: RequestTable, rules: EngineRules) -> Any:
@@ -217,7 +119,7 @@ def request_records(requests: RequestTable, rules: EngineRules) -> Any:
     ):  # fmt: skip
         records[name] = layout.NONE
     records["width"] = 1 if requests.samples is None else requests.samples
-    records["priority"] = _ranks(requests, rules)
+    records["priority"] = priority_ranks(requests, rules)
     if rules.family is EngineFamily.ORCA:
         own = requests.input_tokens + requests.output_tokens - 1
         longest = own if rules.reserve_tokens is None else np.full(count, rules.reserve_tokens)

@@ -15,13 +15,13 @@ from calc.simulation.memory import (
     check_requests,
     move_records,
     request_records,
-    settings_record,
     uses_cache,
 )
 from calc.simulation.pools import Pool, pools_of
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import PassRecord, SimulationResult
 from calc.simulation.rules import EngineFamily, EngineRules
+from calc.simulation.settings import settings_record
 from calc.simulation.step_table import StepTable
 
 DEFAULT_SLICE = 100_000  # passes between two looks at progress: about a tenth of a second, compiled
