@@ -19,17 +19,8 @@ from calc.accelerator import Accelerator
 from calc.collectives import LinkCurve
 from calc.custom_accelerator import typed_accelerator
 from calc.errors import InputError
-from calc.profile import (
-    DEVICE_NUMBERS,
-    ENGINE_DEFAULTS,
-    ENGINE_NUMBERS,
-    DeviceProfile,
-    EngineProfile,
-    Evidence,
-    Number,
-    Profile,
-    Schedule,
-)
+from calc.profile import DeviceProfile, EngineProfile, Evidence, Profile, Schedule
+from calc.profile_numbers import DEVICE_NUMBERS, ENGINE_DEFAULTS, ENGINE_NUMBERS, Number
 from calc.provenance import Provenance
 from presets import accelerators, profiles
 from probes.readings import Readings, of_probe, readings

@@ -9,15 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calc.profile import (
-    DEVICE_NUMBERS,
-    ENGINE_NUMBERS,
-    DeviceProfile,
-    EngineProfile,
-    Number,
-    Profile,
-    Schedule,
-)
+from calc.profile import DeviceProfile, EngineProfile, Profile, Schedule
+from calc.profile_numbers import DEVICE_NUMBERS, ENGINE_NUMBERS, Number
 from calc.provenance import Provenance
 from presets.profiles import PARENTS
 

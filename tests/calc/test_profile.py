@@ -6,7 +6,8 @@ import pytest
 
 from calc.collectives import LinkCurve, curve_for
 from calc.errors import InputError
-from calc.profile import Calibration, Number, profile_from_json
+from calc.profile import Calibration, profile_from_json
+from calc.profile_numbers import Number
 from calc.provenance import Provenance
 from presets import profiles
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from calc.profile import DEVICE_NUMBERS, SHARE, profile_from_json
+from calc.profile import profile_from_json
+from calc.profile_numbers import DEVICE_NUMBERS, SHARE
 from calc.provenance import Provenance
 from presets import accelerators, profiles
 from probes import assemble, measured, readings, registry, sanity, store

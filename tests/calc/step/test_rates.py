@@ -6,7 +6,7 @@ import pytest
 
 from calc.layout import Layout
 from calc.operators import KINDS, ForwardPass, Kind
-from calc.profile import ENGINE_DEFAULTS
+from calc.profile_numbers import ENGINE_DEFAULTS
 from calc.step import StepModel
 from calc.step.rates import rate_table, reached_flop_per_s
 from presets import accelerators, models, profiles
