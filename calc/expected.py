@@ -173,7 +173,7 @@ def memory_of(
         found = replace(found, kv=limited.kv, verdict=limited.verdict)
     kept = max(1, round(scenario.input_tokens + scenario.output_tokens))
     mean = ledger(spec, accelerator, layout, replace(chosen, max_model_len=kept), nearest=False)
-    ranks = layout.dp * layout.attention_dp  # each holds the caches of its own sequences
+    ranks = layout.attention_ranks
     fit = int(mean.kv.max_concurrency) * ranks if mean.kv.available_bytes > 0 else 0
     rank = found.tightest
     weights = rank.bytes_of(LineKind.WEIGHTS)

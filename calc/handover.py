@@ -180,9 +180,7 @@ def launch_settings(result: Answer, engine: Engine) -> EngineSettings:
         bound = result.sequences.binding not in {"kv memory", "engine"}
         slots = engine in {Engine.LLAMA_CPP, Engine.OLLAMA}
         if bound or slots or batch > DEFAULT_SEQUENCES:
-            settings = replace(
-                settings, max_seqs=max(1, batch // (result.layout.dp * result.layout.attention_dp))
-            )
+            settings = replace(settings, max_seqs=max(1, batch // result.layout.attention_ranks))
     return settings
 
 

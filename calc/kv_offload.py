@@ -223,7 +223,7 @@ def room_behind(scenario: Scenario) -> float:
 
 def reuse_of(scenario: Scenario, layout: Layout, behind: WayBack | None, *, compute_s: float) -> Reuse:
     """What repeats in a scenario's prompts, with the memory behind each rank of a replica."""
-    ranks = layout.attention_dp * layout.dp
+    ranks = layout.attention_ranks
     return Reuse(
         share=scenario.workload.prefix_share,
         after_s=scenario.reuse_after_s,

@@ -39,6 +39,19 @@ class Layout:
         return max(1, self.tp // self.attention_dp)
 
     @property
+    def attention_ranks(self) -> int:
+        """Groups of GPUs in a replica that each hold whole attention, and the caches of their own sequences."""
+        return self.attention_dp * self.dp
+
+    @property
+    def streams(self) -> int:
+        """Schedulers of a replica that step beside each other, each with its share of the cache.
+
+        One for each attention rank, and for each micro-batch that keeps the stages of a pipeline busy.
+        """
+        return self.attention_ranks * self.pp
+
+    @property
     def gpus_per_replica(self) -> int:
         return self.tp * self.pp * self.dp
 

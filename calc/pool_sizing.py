@@ -13,10 +13,10 @@ from calc.queueing.closed_forms import md1_mean_wait_s
 from calc.scenario import Scenario
 from calc.sizing import FleetStep
 
-MOST_PREFILL = (
-    8  # times the replicas that prompts keep busy; a TTFT target that even those miss is not met by more
-)
-EVENLY = 1e-9
+MOST_PREFILL = 8
+"""Times the replicas that prompts keep busy: a TTFT target that even those miss is not met by more."""
+ROUNDING = 1e-9
+"""The last digits of a float: they are worth no replica more, and a pool is at least so far from never being idle."""
 
 
 def pools_of(replica: Replica, scenario: Scenario, *, batch: int) -> tuple[FleetStep, float, Estimate]:
@@ -38,16 +38,16 @@ def pools_of(replica: Replica, scenario: Scenario, *, batch: int) -> tuple[Fleet
             next_step="Leave out when it comes back, or the pools.",
         )
     rate = workload.rate_per_s * workload.peak_factor
-    streams = replica.model.layout.pp * replica.model.layout.attention_dp * replica.model.layout.dp
+    streams = replica.model.layout.streams
     prompt_s = float(np.ravel(np.broadcast_to(point.prefill_s, replica.users.shape))[0])
     prefill_busy = rate * prompt_s / streams
     decoding = np.asarray(point.decoding, dtype=float) * streams
     per_s = decoding / (point.tpot_s.best * workload.output.mean_tokens)
     decode_busy = rate / float(np.interp(batch, decoding, per_s))
-    decoders = max(1, ceil(decode_busy * (1.0 + scenario.headroom) - EVENLY))
+    decoders = max(1, ceil(decode_busy * (1.0 + scenario.headroom) - ROUNDING))
     users = float(np.interp(rate / decoders, per_s, replica.users))
     alone = replica.at(point.ttft_s, users)
-    prefills = max(1, ceil(prefill_busy * (1.0 + scenario.headroom) - EVENLY))
+    prefills = max(1, ceil(prefill_busy * (1.0 + scenario.headroom) - ROUNDING))
     most = MOST_PREFILL * prefills
     wait_s = _prompt_wait_s(prefill_busy / prefills, prompt_s)
     while scenario.ttft_s is not None and alone.best + wait_s > scenario.ttft_s and prefills < most:
@@ -71,4 +71,4 @@ def pools_of(replica: Replica, scenario: Scenario, *, batch: int) -> tuple[Fleet
 
 def _prompt_wait_s(busy: float, prompt_s: float) -> float:
     """Mean wait of a prompt at a prefill replica that is `busy`; every prompt takes the same time."""
-    return float(md1_mean_wait_s(utilisation=min(busy, 1.0 - EVENLY), service_s=prompt_s))
+    return float(md1_mean_wait_s(utilisation=min(busy, 1.0 - ROUNDING), service_s=prompt_s))

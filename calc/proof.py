@@ -15,7 +15,6 @@ from calc import format as fmt
 from calc.engine import Engine
 from calc.errors import InputError
 from calc.expected import replica_curve
-from calc.layout import Layout
 from calc.memory.kv import sequence_bytes
 from calc.result import Answer
 from calc.scenario import Fidelity, Scenario
@@ -161,7 +160,7 @@ def headline_of(proof: Proof) -> str:
 class Pools:
     """How replicas are put to use: all alike, or `prefill` of every `planned` for prompts alone.
 
-    `streams`: schedulers of one replica that step beside each other, see `streams_of`. `link`: between the pools.
+    `streams`: schedulers of one replica that step beside each other, see `Layout.streams`. `link`: between the pools.
     """
 
     planned: int
@@ -176,7 +175,7 @@ class Pools:
         return cls(
             planned=fleet.replicas if fleet else 1,
             prefill=fleet.prefill_replicas if fleet else 0,
-            streams=streams_of(layout),
+            streams=layout.streams,
             link=Link(
                 bandwidth_bytes_per_s=NODE_LINK_BYTES_PER_S * layout.tp,
                 kv_bytes_per_token=sequence_bytes(result.inputs.spec, prompt, scenario.kv_format) / prompt,
@@ -298,14 +297,6 @@ def requests_of(result: Answer, *, seed: int) -> RequestTable:
     return workload.open_requests(draw, arrivals, prompt=given.input, answer=given.output, prefix_share=share)
 
 
-def streams_of(layout: Layout) -> int:
-    """Schedulers of a replica that step beside each other, each with its share of the cache.
-
-    One for each rank that holds whole attention, and for each micro-batch that keeps the stages of a pipeline busy.
-    """
-    return layout.attention_dp * layout.dp * layout.pp
-
-
 TOKEN_BUDGET = 8192
 PLACES = 1024
 
@@ -314,7 +305,7 @@ def rules_of(result: Answer) -> EngineRules:
     """The scheduler of the scenario's engine, on the pool that the memory step left."""
     scenario = result.inputs.scenario
     family = FAMILIES[Engine(scenario.engine)]
-    streams = streams_of(result.layout)
+    streams = result.layout.streams
     tokens = max(BLOCK_TOKENS, _tokens_of_replica(result) // streams)
     most = None if scenario.max_seqs is None else max(1, scenario.max_seqs // streams)
     settings: dict[str, object] = {
@@ -372,7 +363,7 @@ def _notes(result: Answer) -> tuple[str, ...]:
     scenario = result.inputs.scenario
     kept = scenario.input_tokens + scenario.output_tokens
     per_sequence = sequence_bytes(result.inputs.spec, round(kept), scenario.kv_format)
-    streams = streams_of(result.layout)
+    streams = result.layout.streams
     beside = f", {streams} schedulers in each replica" if streams > 1 else ""
     notes = [
         f"scheduler rules of {FAMILIES[Engine(scenario.engine)]}, routed to the replica with the fewest requests{beside}",

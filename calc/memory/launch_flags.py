@@ -95,7 +95,7 @@ def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str,
     pairs: Pairs = [
         ("--tensor-parallel-size", _more_than_one(layout.attention_tp)),
         ("--pipeline-parallel-size", _more_than_one(layout.pp)),
-        ("--data-parallel-size", _more_than_one(layout.dp * layout.attention_dp)),
+        ("--data-parallel-size", _more_than_one(layout.attention_ranks)),
         ("--decode-context-parallel-size", _more_than_one(settings.decode_context_parallel)),
         ("--gpu-memory-utilization", settings.memory_utilization),
         ("--max-model-len", settings.max_model_len),

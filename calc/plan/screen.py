@@ -277,7 +277,7 @@ def _bounds(question: Question, group: Group, operators: Operators, stacked: Sta
     """One group on the accelerators of one stack."""
     scenario, layout = group.scenario, group.layout
     prompt = scenario.input_tokens
-    streams = layout.attention_dp * layout.dp * layout.pp
+    streams = layout.streams
     fit, short = _sequences_that_fit(question, group, stacked)
     most = float(min(scenario.max_seqs or MOST_SEQUENCES, MOST_SEQUENCES))
     top = max(1.0, min(float(np.max(fit)), most) / streams)

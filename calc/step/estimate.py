@@ -199,7 +199,7 @@ class StepModel:
                 "it generates no tokens, so it has no serving point",
                 next_step="Time its prefill instead.",
             )
-        pipeline, ranks = self.layout.pp, self.layout.attention_dp * self.layout.dp
+        pipeline, ranks = self.layout.pp, self.layout.attention_ranks
         users = np.maximum(np.asarray(concurrency, dtype=float) / (ranks * pipeline), 1.0 / pipeline)
         context = np.asarray(input_tokens, dtype=float) + np.asarray(output_tokens, dtype=float) / 2.0
         found = self._interleaved(

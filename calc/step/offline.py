@@ -48,7 +48,7 @@ def offline_tokens_per_s(model: StepModel, work: OfflineWork, *, slots: Any) -> 
     Source: the arithmetic above. Ignores: lengths that differ, and what a cache of common prefixes saves.
     """
     layout = model.layout
-    schedulers = layout.attention_dp * layout.dp * layout.pp
+    schedulers = layout.streams
     requests = work.requests / schedulers
     held = np.minimum(np.atleast_1d(np.asarray(slots, dtype=float)) / schedulers, requests)
     alone = model.profile.engine.schedule is not Schedule.MIXED
