@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from enum import StrEnum
 from math import isfinite
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
 from calc.errors import InputError
 
@@ -67,7 +67,7 @@ def _check_plain(field: str, value: object, base: str, longest: int) -> None:
         raise InputError(field, value, f"it must be text of at most {longest:,} characters")
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a finite number that a float can hold; true and false are none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from calc.errors import InputError
-from calc.typed_fields import check_value, is_number
+from calc.typed_fields import LARGEST_COUNT, check_value, is_number
 
 MOST_CASES: Final = 5000
 MOST_ROWS: Final = 10_000  # in a list within a case
 LARGEST: Final = 1e30  # of any measured number
-MOST_COUNTED: Final = 10**15
 MOST_PLAYED: Final = 100_000  # tokens, users and slots of what the simulator plays again
 
 Check = Callable[[str, object], None]
@@ -25,20 +24,20 @@ Check = Callable[[str, object], None]
 
 def positive(name: str, value: object) -> None:
     """A number above 0."""
-    if not is_number(value) or not 0 < float(str(value)) <= LARGEST:
+    if not is_number(value) or not 0 < value <= LARGEST:
         raise InputError(name, value, "it must be a positive number")
 
 
 def share(name: str, value: object) -> None:
     """A number from 0 to 1."""
-    if not is_number(value) or not 0 <= float(str(value)) <= 1:
+    if not is_number(value) or not 0 <= value <= 1:
         raise InputError(name, value, "it must be a number from 0 to 1")
 
 
 def not_negative(name: str, value: object) -> None:
     """A number from 0."""
-    if value != 0:
-        positive(name, value)
+    if not is_number(value) or not 0 <= value <= LARGEST:
+        raise InputError(name, value, "it must be a number from 0")
 
 
 def text(name: str, value: object) -> None:
@@ -51,12 +50,11 @@ def flag(name: str, value: object) -> None:
     check_value(name, value, "bool")
 
 
-def count(most: int = MOST_COUNTED) -> Check:
+def count(most: int = LARGEST_COUNT) -> Check:
     """A whole number from 1."""
 
     def check(name: str, value: object) -> None:
-        check_value(name, value, "int")
-        if not 1 <= int(str(value)) <= most:
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
             raise InputError(name, value, f"it must be a whole number from 1 to {most:,}")
 
     return check
@@ -108,9 +106,10 @@ def one_of(*known: str) -> Check:
 
 def pair(name: str, value: object) -> None:
     """(prompt tokens, answer tokens) of one request."""
-    rows(PLAYED)(name, value)
-    if len(list(value)) != 2:  # type: ignore[call-overload] # a list, as just checked
+    if not isinstance(value, list | tuple) or len(value) != 2:
         raise InputError(name, value, "it must be two counts")
+    for one in value:
+        PLAYED(name, one)
 
 
 COUNT: Final = count()
