@@ -190,10 +190,9 @@ def _nearest_failures(question: Inputs, failed: tuple[Answer, ...]) -> list[Answ
 
     nearest = []
     for result in sorted(failed, key=lambda result: result.verdict.short_by)[:3]:
+        # what is nearest is asked without the question's limits: it could not know a way past one
         if result.verdict.wall in (Wall.CONTEXT, *LIMITS):
-            nearest.append(
-                result
-            )  # what is nearest is asked without the question's limits: it could not know
+            nearest.append(result)
             continue
         changes = nearest_changes(replace(result.inputs, catalogue=question.catalogue), result)
         nearest.append(replace(result, verdict=replace(result.verdict, nearest=changes)))

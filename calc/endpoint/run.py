@@ -14,11 +14,8 @@ from calc.typed_fields import check_value
 
 KIND = "ridgebeam endpoint run"
 LARGEST_CHARS = 50_000_000
-NULL_SERVER = (
-    "streams",
-    "cpu_s",
-    "delay_p50_s",
-)  # what is said of the client against a server that does nothing
+NULL_SERVER = ("streams", "cpu_s", "delay_p50_s")
+"""What is said of the client against a server that does nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

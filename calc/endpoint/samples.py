@@ -26,6 +26,10 @@ MERGED_TOKENS_PER_CHUNK = (
 )
 SCHEMA_VERSION = 1
 MOST_TOKENS = 1_000_000_000  # of one request, far beyond any context
+COUNTED = (
+    "asked_tokens", "prompt_tokens", "output_tokens", "cached_tokens", "first_chunk_tokens", "chunks",
+)  # fmt: skip
+"""The fields of a sample that count what is never negative."""
 
 
 class Tag(StrEnum):
@@ -133,14 +137,7 @@ def sample_from_json(data: object) -> Sample:
     known = {f.name for f in fields(Sample)}  # a newer version may have added others
     values = checked_fields(Sample, {k: v for k, v in data.items() if k in known}, what="sample")
     sample = Sample(**values)
-    for name in (
-        "asked_tokens",
-        "prompt_tokens",
-        "output_tokens",
-        "cached_tokens",
-        "first_chunk_tokens",
-        "chunks",
-    ):
+    for name in COUNTED:
         count = getattr(sample, name)
         if count is not None and not 0 <= count <= MOST_TOKENS:
             raise InputError(f"sample {name}", count, f"it must be from 0 to {MOST_TOKENS:,}")
