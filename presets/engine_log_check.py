@@ -1,4 +1,4 @@
-"""Predicted against logged for the public start-up logs: specs and settings of a row, and the quantities to compare.
+"""Predicted against logged for the public start-up logs: the quantities of a row to compare.
 
 Three questions, each with its own rows: does the KV arithmetic give the logged tokens from the logged bytes; are the
 weights right; is the whole pool right when nothing is taken from the log but its settings.
@@ -6,21 +6,18 @@ weights right; is the whole pool right when nothing is taken from the log but it
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from calc.errors import RidgebeamError
-from calc.layout import Layout
-from calc.memory.engines import Engine, EngineSettings, Ledger, LineKind, RankLedger, ledger
+from calc.memory.engines import Engine, Ledger, LineKind, RankLedger, ledger
 from calc.memory.engines.versions import release
-from calc.model import ModelSpec
-from calc.quantization import stored_bytes, weight_bytes
+from calc.quantization import weight_bytes
 from calc.units import GIB
 from presets.engine_log_cards import card_is_described, card_of, named_card
 from presets.engine_log_models import spec_of
-from presets.engine_logs import EngineLog, flag_number, is_legacy, readings, release_of
+from presets.engine_log_settings import engine_of, layout_of, quantization_of, settings_of
+from presets.engine_logs import EngineLog, flag_number, readings
 
 CONSUMED_SINCE = (0, 28, 0)
 HALF_DIGIT_BYTES = 0.005 * GIB  # logs print two decimals of GiB
@@ -57,71 +54,6 @@ class RowResult:
     @property
     def worst(self) -> Comparison | None:
         return max(self.comparisons, key=lambda c: abs(c.error), default=None)
-
-
-def settings_of(log: EngineLog) -> EngineSettings:
-    """The settings that a row states or that its reading adds; nothing of what the engine reported."""
-    reading = readings().get(log.case_id)
-    batched, seqs = flag_number(log, "max_num_batched_tokens"), flag_number(log, "max_num_seqs")
-    values: dict[str, Any] = {
-        "engine": engine_of(log),
-        "version": release_of(log),
-        "legacy_engine": is_legacy(log) if "vllm" in log.engine else None,
-        "memory_utilization": log.utilization,
-        "max_model_len": log.max_model_len,
-        "block_size": log.block_size if not _hybrid_block(log) else None,
-        "kv_dtype": kv_dtype_of(log),
-        "max_batched_tokens": int(batched) if batched else None,
-        "max_seqs": int(seqs) if seqs else None,
-        "enforce_eager": "enforce_eager" in log.flags,
-        "chunked_prefill": True if "chunked prefill" in log.flags else None,
-        "offline": "offline" in log.flags,
-        "mxfp4_kernel": _mxfp4_kernel(log),
-        "state_slots": int(slots) if (slots := flag_number(log, "max_mamba_cache_size")) else None,
-    }
-    if reading is not None:
-        values |= dict(reading.settings)
-    return EngineSettings(**values)
-
-
-def _mxfp4_kernel(log: EngineLog) -> str | None:
-    """The experts' kernel where the weight column names it."""
-    text = log.weight_format.lower()
-    return next((kernel for kernel in ("marlin", "triton") if kernel in text), None)
-
-
-def _hybrid_block(log: EngineLog) -> bool:
-    """Whether the block size that a log reports is the engine's own alignment rather than a flag."""
-    return (log.block_size or 0) > 256
-
-
-def engine_of(log: EngineLog) -> Engine:
-    """The engine of a row."""
-    name = log.engine.lower()
-    for key, engine in (
-        ("vllm", Engine.VLLM),
-        ("sglang", Engine.SGLANG),
-        ("tensorrt", Engine.TENSORRT_LLM),
-        ("ollama", Engine.OLLAMA),
-    ):
-        if key in name:
-            return engine
-    return Engine.LLAMA_CPP
-
-
-def kv_dtype_of(log: EngineLog) -> str | None:
-    """The cache format that the column names, or None for the engine's own."""
-    text = log.kv_dtype.lower()
-    found = re.match(r"(fp8\w*|nvfp4|q8_0|q4_0|bf16|fp16|f16)", text)
-    return found[1] if found else None
-
-
-def layout_of(log: EngineLog) -> Layout:
-    """The layout of a row; experts are spread over TP (and DP) where the log says so."""
-    reading = readings().get(log.case_id)
-    tp = reading.tp if reading is not None and reading.tp else log.tp
-    ranks = tp * log.dp
-    return Layout(tp=tp, pp=log.pp, dp=log.dp, ep=ranks if log.ep and ranks > 1 else 0)
 
 
 def check_kv(log: EngineLog, configs: Path) -> RowResult:
@@ -166,45 +98,6 @@ def check_kv(log: EngineLog, configs: Path) -> RowResult:
             case_id=log.case_id, unusable="the log states neither tokens, blocks nor needed bytes"
         )
     return RowResult(case_id=log.case_id, comparisons=tuple(found))
-
-
-# Words of the weight column -> stored format, the first that is found; the checkpoint's own format where it has one.
-FORMAT_WORDS = (
-    ("fp8 dynamic", "fp8-channel"),
-    ("fp8-dynamic", "fp8-channel"),
-    ("fp8 (runtime", "fp8-channel"),
-    ("fp8 (online", "fp8-channel"),
-    ("nvfp4", "nvfp4"),
-    ("mxfp4", "mxfp4"),
-    ("fp8", "fp8-block"),
-    ("int8", "int8"),
-    ("w4a16", "gptq"),
-    ("awq", "awq"),
-    ("bitsandbytes", "bnb-4bit"),
-    ("bnb", "bnb-4bit"),
-    ("int4", "int4-g128"),
-    ("4-bit", "int4-g128"),
-    ("4 bit", "int4-g128"),
-    ("float32", "fp32"),
-    ("bf16", "bf16"),
-    ("float16", "bf16"),
-)
-
-
-def quantization_of(log: EngineLog, spec: ModelSpec) -> str | None:
-    """The weight format of a row as a what-if on the spec, or None where the checkpoint is stored so already."""
-    reading = readings().get(log.case_id)
-    if reading is not None and "quantization" in reading.settings:
-        return str(reading.settings["quantization"])
-    columns = (log.weight_format, log.model)
-    wanted = next((form for text in columns for word, form in FORMAT_WORDS if word in text.lower()), None)
-    stored = {k: v for k, v in stored_bytes(spec).by_format.items() if k not in ("bf16", "fp16", "fp32")}
-    if wanted == "bf16":
-        return "bf16" if stored else None
-    if wanted is None or not stored:
-        return wanted
-    most = max(stored, key=stored.__getitem__)
-    return None if wanted.split("-")[0] == most.split("-")[0] else wanted
 
 
 def ledger_of(log: EngineLog, configs: Path, *, whole: bool = True) -> Ledger | str:

@@ -18,9 +18,9 @@ from presets.engine_log_check import (
     check_start,
     check_terms,
     check_weights,
-    quantization_of,
 )
 from presets.engine_log_models import spec_of
+from presets.engine_log_settings import quantization_of
 from presets.engine_logs import EngineLog, readings, release_of
 
 KV, WEIGHTS, TERMS, POOL = "kv arithmetic", "weights", "activation and outside torch", "pool"

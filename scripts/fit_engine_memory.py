@@ -27,8 +27,9 @@ from calc.memory.engines.vllm import WORKSPACE_FORMATS
 from calc.memory.engines.vllm_start import VllmStart, resolve_start
 from calc.units import GIB, MIB
 from presets.engine_log_cards import card_of
-from presets.engine_log_check import layout_of, ledger_of, quantization_of, settings_of
+from presets.engine_log_check import ledger_of
 from presets.engine_log_models import spec_of
+from presets.engine_log_settings import layout_of, quantization_of, settings_of
 from presets.engine_logs import EngineLog, read_logs, readings
 
 FEW_ROWS = 5
