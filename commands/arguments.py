@@ -162,6 +162,28 @@ def seed(text: str) -> int:
     return int(value)
 
 
+def refuse_alone(flag: str, value: object, *, useful: bool, without: str) -> None:
+    """Refuse a flag that was given (`value` says something) where it would change nothing; raises `InputError`.
+
+    `without`: what it needs, as "--prefix-share", to follow the word "without".
+    """
+    if value and not useful:
+        raise InputError(
+            flag, value, f"it changes nothing without {without}", next_step="Add that, or leave the flag out."
+        )
+
+
+def _refuse_cache_flags_alone(arguments: argparse.Namespace) -> None:
+    given = vars(arguments)
+    reuse, behind = given.get("reuse_after"), given.get("kv_offload", "none")
+    refuse_alone("--reuse-after", reuse, useful=arguments.prefix_share > 0, without="--prefix-share above 0")
+    kept = "" if behind == "none" else behind
+    refuse_alone("--kv-offload", kept, useful=bool(reuse), without="--reuse-after")
+    refuse_alone(
+        "--kv-offload-gb", given.get("kv_offload_gb"), useful=bool(kept), without="--kv-offload host or ssd"
+    )
+
+
 def scenario(arguments: argparse.Namespace, *, gpu: str) -> Scenario:
     """The scenario that the arguments describe; what a verb has no argument for keeps a neutral value."""
     from calc.scenario import Scenario
@@ -200,6 +222,7 @@ def scenario(arguments: argparse.Namespace, *, gpu: str) -> Scenario:
         scenario = replace(scenario, kv_bytes_per_gpu=given["available_kv_gib"] * GIB)
     if "rate" not in given:
         return scenario
+    _refuse_cache_flags_alone(arguments)
     closed = arguments.concurrency is not None
     return replace(
         scenario,

@@ -15,12 +15,14 @@ from commands.arguments import (
     emit,
     inputs,
     positive,
+    refuse_alone,
     tokens,
     verb,
 )
 
 if TYPE_CHECKING:
     from calc.memory.engines import EngineSettings
+    from calc.model import ModelSpec
 
 
 def add(verbs: Any) -> None:
@@ -100,6 +102,32 @@ def settings(arguments: argparse.Namespace) -> EngineSettings:
     )
 
 
+def _refuse_unused(arguments: argparse.Namespace, chosen: EngineSettings, spec: ModelSpec) -> None:
+    """Flags about a part that the model lacks, or that the chosen engine's ledger does not read."""
+    from calc.memory.engines import Engine
+    from calc.memory.engines.shapes import shape_of
+
+    shape = shape_of(spec)
+    towers = chosen.engine is Engine.VLLM and shape.vision is not None
+    images = None if chosen.image_items is None else str(chosen.image_items)
+    refuse_alone("--images", images, useful=towers, without="--engine vllm and a model that sees images")
+    refuse_alone(
+        "--mtp",
+        arguments.mtp,
+        useful=bool(shape.drafts),
+        without="a model that brings draft layers of its own",
+    )
+    refuse_alone(
+        "--state-dtype", chosen.state_dtype, useful=shape.recurrent, without="a model with recurrent states"
+    )
+    refuse_alone(
+        "--gpu-layers",
+        chosen.gpu_layers,
+        useful=chosen.engine in (Engine.LLAMA_CPP, Engine.OLLAMA),
+        without="--engine llama.cpp or ollama",
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
     from calc import format as fmt
     from calc.memory.engines import ledger
@@ -107,6 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     chosen = settings(arguments)
     found = inputs(arguments, gpu=arguments.gpu)
+    _refuse_unused(arguments, chosen, found.spec)
     layout = found.scenario.layout
     result = ledger(found.spec, found.offer.accelerator, layout, chosen)
     rank, kv = result.tightest, result.kv

@@ -17,6 +17,7 @@ from commands.arguments import (
     emit,
     not_negative,
     positive,
+    refuse_alone,
     seed,
     tokens,
     verb,
@@ -98,6 +99,9 @@ def run(arguments: argparse.Namespace) -> int:
     from calc.plan.verify import verify
     from calc.proof import headline_of
 
+    refuse_alone(
+        "--scheduler", arguments.scheduler, useful=bool(arguments.sweep_rate), without="--sweep-rate"
+    )
     if arguments.service_s is not None:
         return _endpoint(arguments)
     if arguments.models:
@@ -110,6 +114,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("plan", "no model or lengths", "a plan needs SOURCE, --input and --output")
     if arguments.sweep_rate:
         return run_sweep(arguments)
+    refuse_alone(
+        "--pools",
+        arguments.pools,
+        useful=arguments.reuse_after is None and arguments.concurrency is None,
+        without="--rate, and text of --prefix-share that is always in the cache (no --reuse-after)",
+    )
     about = asked(arguments)
     question = about.question
     ranking = ranked(question, top=arguments.top)

@@ -24,7 +24,7 @@ from commands.arguments import (
     write_file,
 )
 from commands.patience import patience
-from commands.simulate_features import add_features, features_of, told_of_features
+from commands.simulate_features import add_features, features_of, refuse_unused, told_of_features
 
 if TYPE_CHECKING:
     from calc.simulation.capacity import Capacity
@@ -124,6 +124,7 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
+    refuse_unused(arguments)
     writable("--csv", arguments.csv)
     writable("--chrome-trace", arguments.chrome_trace)
     experiment = _experiment(arguments)

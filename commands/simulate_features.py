@@ -1,4 +1,7 @@
-"""Flags of `ridgebeam simulate` that add to an engine's own scheduler: pools, drafts, prefixes, tiers, swap."""
+"""Flags of `ridgebeam simulate` that add to an engine's own scheduler: pools, drafts, prefixes, tiers, swap.
+
+And the refusal of flags that a run would not look at.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from commands.arguments import not_negative, positive, tokens
+from commands.arguments import not_negative, positive, refuse_alone, tokens
 
 if TYPE_CHECKING:
     from calc.simulation.features import Features
@@ -44,6 +47,21 @@ def add_features(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--kv-bytes-per-token", type=positive, metavar="B", help="of links and tiers; default: the model's"
     )
+
+
+def refuse_unused(arguments: argparse.Namespace) -> None:
+    """Flags that this run would not look at."""
+    repeated = arguments.repeat > 1
+    refuse_alone("--scheduler", arguments.scheduler, useful=repeated, without="--repeat 2 or more")
+    refuse_alone(
+        "--repeat",
+        arguments.repeat if repeated else None,
+        useful=not arguments.find,
+        without="a load of its own (--find looks for one)",
+    )
+    single = not (repeated or arguments.find)
+    for flag, path in (("--csv", arguments.csv), ("--chrome-trace", arguments.chrome_trace)):
+        refuse_alone(flag, path, useful=single, without="a single run (neither --repeat nor --find)")
 
 
 def features_of(arguments: argparse.Namespace, kv_bytes_per_token: float) -> Features:

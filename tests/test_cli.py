@@ -275,6 +275,11 @@ def test_accuracy_is_one_json_object_with_memory_in_it(run):
     ("words", "named"),
     [
         (["fit", "Qwen/Qwen3-0.6B", "--gpu", "rtx-4090", "--tp", "3"], "16 query heads"),
+        (["fit", "Qwen/Qwen3-0.6B", "--gpu", "l40s", "--block-size", "7"], "1, 8, 16, 32, 64, 128, 256 tokens"),
+        (["fit", "Qwen/Qwen3-0.6B", "--gpu", "l40s", "--images", "0"], "a model that sees images"),
+        (["fit", "Qwen/Qwen3-0.6B", "--gpu", "l40s", "--mtp"], "draft layers of its own"),
+        (["fit", "Qwen/Qwen3-0.6B", "--gpu", "l40s", "--state-dtype", "fp32"], "a model with recurrent states"),
+        (["fit", "Qwen/Qwen3-0.6B", "--gpu", "l40s", "--gpu-layers", "3"], "--engine llama.cpp or ollama"),
         (["step", "Qwen/Qwen3-0.6B", "--gpu", "rtx-4090", "--batch", "1e300"], "at most 1,000,000,000"),
         (["model", "Qwen/Qwen3-0.6B", "--context", "1e300"], "at most 1,000,000,000"),
         (["simulate", "--rate", "1", "--input", "9", "--output", "9", "--step-ms", "5,0,0,0", "--seed", "-1"], "--seed"),

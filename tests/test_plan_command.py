@@ -105,3 +105,24 @@ def test_a_sweep_travels_and_one_bad_rate_stops_no_other(capsys):
     assert row["plan"]["rate_per_s"] == 2
     task = Task(arguments={"source": "nobody/nothing"}, rate_per_s=1.0)
     assert pickle.loads(pickle.dumps(task)) == task
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (("--scheduler", "tcp://127.0.0.1:1"), "--sweep-rate"),
+        (("--reuse-after", "60"), "--prefix-share above 0"),
+        (("--prefix-share", "0.5", "--kv-offload", "host"), "--reuse-after"),
+        (
+            ("--prefix-share", "0.5", "--reuse-after", "60", "--kv-offload-gb", "9"),
+            "--kv-offload host or ssd",
+        ),
+        (("--prefix-share", "0.5", "--reuse-after", "60", "--pools"), "no --reuse-after"),
+    ],
+)
+def test_a_flag_that_would_change_nothing_is_refused_with_what_it_needs(capsys, words, missing):
+    assert main(["plan", *SMALL, "--rate", "1", "--gpu", "l40s", *words]) == 2
+    told = capsys.readouterr().err
+    assert "changes nothing without" in told
+    assert missing in told
+    assert "leave the flag out" in told

@@ -227,6 +227,13 @@ def test_beams_fork_and_are_dropped(capsys):
         (("--tier", "1", "--kv-bytes-per-token", "1"), "GIB,GB_PER_S"),
         (("--prefill-replicas", "1"), "go together"),
         (("--samples", "2"), "samples"),
+        (("--scheduler", "tcp://127.0.0.1:1"), "changes nothing without --repeat 2"),
+        (("--repeat", "2", "--find", "rate", "--ttft", "1"), "changes nothing without a load"),
+        (("--repeat", "2", "--csv", "requests.csv"), "changes nothing without a single run"),
+        (
+            ("--find", "rate", "--ttft", "1", "--chrome-trace", "t.json"),
+            "changes nothing without a single run",
+        ),
         (("--router", "prefix-aware", "--engine-rules", "sarathi"), "prefix_aware"),
     ],
 )

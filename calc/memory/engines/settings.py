@@ -10,6 +10,9 @@ from calc.model import ModelSpec
 
 STATE_FORMATS = ("fp32", "bf16", "fp16", "fp8")
 MAX_TOKENS = 100_000_000
+VLLM_BLOCK_SIZES = (1, 8, 16, 32, 64, 128, 256)
+"""Tokens of a block that `--block-size` takes: `BlockSize` of vllm/config/cache.py (read 2026-11-30). Releases that
+check no list leave the choice to the attention kernel, whose usual sizes are these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,13 @@ class EngineSettings:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and 1 <= value <= MAX_TOKENS):
                 raise InputError(name, value, f"it must be a whole number from 1 to {MAX_TOKENS:,}")
+        if (
+            self.engine is Engine.VLLM
+            and self.block_size is not None
+            and self.block_size not in VLLM_BLOCK_SIZES
+        ):
+            sizes = ", ".join(map(str, VLLM_BLOCK_SIZES))
+            raise InputError("block_size", self.block_size, f"vLLM takes blocks of {sizes} tokens")
         for name in ("draft_tokens", "draft_layers", "adapters", "image_items"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1000:
