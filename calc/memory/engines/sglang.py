@@ -42,7 +42,7 @@ from calc.memory.engines.sharding import (
     shard_plan,
     stage_weights,
 )
-from calc.model import CompressedAttention, ModelSpec
+from calc.model import ModelSpec
 from calc.provenance import Estimate, Provenance
 from calc.units import GIB, MIB
 from calc.verdict import Verdict
@@ -80,7 +80,7 @@ def sglang_memory(
     """The ledger without nearest changes."""
     shape = shape_of(spec)
     start = _start(shape, accelerator, layout, settings)
-    ratio = settings.window_pool_ratio or (COMPRESSED_POOL_RATIO if _compressed(shape) else WINDOW_POOL_RATIO)
+    ratio = settings.window_pool_ratio or (COMPRESSED_POOL_RATIO if shape.compressed else WINDOW_POOL_RATIO)
     settings = replace(settings, window_pool_ratio=ratio)
     plan = shard_plan(
         layout,
@@ -144,7 +144,7 @@ def _start(
         chunk=settings.max_batched_tokens,
     )
     named = (settings.kv_dtype or "auto").lower()
-    if named == "auto" and _compressed(shape):
+    if named == "auto" and shape.compressed:
         named = "fp8"  # the default of these models
     return SglangStart(
         total=total,
@@ -261,10 +261,6 @@ def _states(
     share = settings.state_memory_ratio / (1 + settings.state_memory_ratio)
     slots = max(0, int(rest * share // cells.state))
     return float(slots * cells.state), slots
-
-
-def _compressed(shape: ModelShape) -> bool:
-    return any(isinstance(s, CompressedAttention) for b in shape.blocks for s in b.sublayers)
 
 
 def _loading(layout: Layout) -> Estimate:

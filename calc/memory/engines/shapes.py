@@ -12,7 +12,17 @@ from functools import cached_property
 
 from calc.errors import InputError
 from calc.memory.engines.vision import VisionShape, vision_shape
-from calc.model import Attention, Block, LatentAttention, Mixer, Mlp, ModelSpec, Moe, Role
+from calc.model import (
+    Attention,
+    Block,
+    CompressedAttention,
+    LatentAttention,
+    Mixer,
+    Mlp,
+    ModelSpec,
+    Moe,
+    Role,
+)
 
 KEPT_SPECS = 32
 
@@ -50,6 +60,11 @@ class ModelShape:
     def recurrent(self) -> bool:
         """Whether any layer keeps a recurrent state."""
         return any(isinstance(s, Mixer) for block in self.blocks for s in block.sublayers)
+
+    @cached_property
+    def compressed(self) -> bool:
+        """Whether any layer compresses its cache as it grows (DeepSeek-V4)."""
+        return any(isinstance(s, CompressedAttention) for block in self.blocks for s in block.sublayers)
 
     def stage_blocks(self, first: int, last: int) -> list[tuple[int, Block]]:
         """(count, block) of the layers from `first` up to, not including, `last`."""

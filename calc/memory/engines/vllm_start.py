@@ -23,7 +23,6 @@ from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape
 from calc.memory.engines.sharding import StageLayers, shard_plan
 from calc.memory.engines.versions import GraphRule, VersionRules, rules_of
-from calc.model import CompressedAttention
 from calc.provenance import Estimate
 from calc.units import GIB
 
@@ -89,7 +88,7 @@ def resolve_start(shape: ModelShape, accelerator: Accelerator, settings: EngineS
     if hybrid is None:
         hybrid = rules.hybrid_cache and shape.spec.model_type not in rules.in_full
     auto = "fp32" if shape.spec.dtype == "fp32" else "bf16"
-    if any(isinstance(s, CompressedAttention) for block in shape.blocks for s in block.sublayers):
+    if shape.compressed:
         auto = "fp8_ds_mla"  # the only layout of these models
     named = (settings.kv_dtype or "auto").lower()
     return VllmStart(
