@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from calc.accelerator import Accelerator
 from calc.engine import engine_named
@@ -139,18 +139,18 @@ class Replica:
         """(cached tokens of a prompt, those of them from behind the card, seconds of these) at one concurrency."""
         prompt = self.workload.input.mean_tokens
         card, behind, load_s = (
-            float(np.interp(users, self.users, np.broadcast_to(values, self.users.shape)))
-            for values in (self.held.card, self.held.behind, self.held.load_s)
+            self._between(values, users) for values in (self.held.card, self.held.behind, self.held.load_s)
         )
         return min(prompt * (card + behind), prompt - 1.0), prompt * behind, load_s
 
     def at(self, curve: Estimate, users: float) -> Estimate:
         """One of the point's curves at one concurrency, between the points that were asked."""
-        low, best, high = (
-            float(np.interp(users, self.users, np.broadcast_to(values, self.users.shape)))
-            for values in (curve.low, curve.best, curve.high)
-        )
+        low, best, high = (self._between(values, users) for values in (curve.low, curve.best, curve.high))
         return replace(curve, low=min(low, best), best=best, high=max(best, high))
+
+    def _between(self, values: ArrayLike, users: float) -> float:
+        """A value at each concurrency, or one for all, read between those that were asked."""
+        return float(np.interp(users, self.users, np.broadcast_to(values, self.users.shape)))
 
     def users_at(self, requests_per_s: float) -> float:
         """The least concurrency at which the replica finishes that many requests per second."""

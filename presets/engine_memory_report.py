@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from calc.units import GIB
 from presets import engine_memory
 from presets.engine_memory import MemoryRow
@@ -24,10 +22,7 @@ GROUPS = {
     ("weights", "16 bit and fp8"): "weights per GPU, 16 bit and FP8",
     ("weights", "other formats"): "weights per GPU, other formats",
     ("weights", "free memory taken by loading"): "SGLang's free-memory difference while loading",
-    (
-        "pool",
-        "cards of 39 GiB and more",
-    ): "KV pool from the settings alone, cards of 39 GiB and more",
+    ("pool", "cards of 39 GiB and more"): "KV pool from the settings alone, cards of 39 GiB and more",
     ("pool", "smaller cards"): "the same, smaller cards",
     ("pool", "memory shared with the host"): "the same, boards that share memory with the host",
 }
@@ -118,14 +113,10 @@ def _unused() -> str:
     for row in engine_memory.unused():
         reasons.setdefault((row.check, row.reason), []).append(row.case_id)
     lines = ["Rows that could not be used:", ""]
-    lines += [f"- {check}: {reason}: {', '.join(cases)}." for (check, reason), cases in _sorted(reasons)]
+    lines += [
+        f"- {check}: {reason}: {', '.join(cases)}." for (check, reason), cases in sorted(reasons.items())
+    ]
     return "\n".join(lines)
-
-
-def _sorted(
-    reasons: dict[tuple[str, str], list[str]],
-) -> Iterable[tuple[tuple[str, str], list[str]]]:
-    return sorted((key, cases) for key, cases in reasons.items())
 
 
 def with_report(text: str) -> str:

@@ -61,7 +61,7 @@ def most_tokens_per_s(
     """Output tokens/s of all GPUs at the best batch and the best layout that the figure leaves open."""
     model = on_its_host(point, model)
     found = [
-        _at_best_batch(point, spec, model if layout == point.layout else _relaid(model, layout))
+        _at_best_batch(point, spec, model if layout == point.layout else _rebuilt(model, layout))
         for layout in open_layouts(point, spec)
     ]
     return max(found, key=lambda ends: ends[1])
@@ -90,10 +90,6 @@ def open_layouts(point: PointMeasurement, spec: ModelSpec) -> tuple[Layout, ...]
     if not experts or stated.tp == 1 or stated.ep or stated.pp > 1:
         return (stated,)
     return stated, Layout(tp=stated.tp, ep=stated.tp, attention_dp=stated.tp)
-
-
-def _relaid(model: StepModel, layout: Layout) -> StepModel:
-    return _rebuilt(model, layout)
 
 
 def _rebuilt(model: StepModel, layout: Layout) -> StepModel:

@@ -24,13 +24,11 @@ from calc.model import Attention, Block, Role
 from calc.units import MIB
 
 EAGLE_INPUTS = 2  # the token's embedding beside the target's hidden state, brought to one width by a matrix
-DENSE_WIDTH = (
-    4.0  # feed-forward width of a drafting layer, in hidden widths, where the target has only experts
-)
+# Feed-forward width of a drafting layer, in hidden widths, where the target has only experts.
+DENSE_WIDTH = 4.0
 DRAFT_ELEMENT_BYTES = 2  # drafters are kept in 16 bit
-REJECTED_LOGIT_BYTES = (
-    6  # of one draft and vocabulary entry at run time: in 16 bit, and as a probability in fp32
-)
+# Of one draft and vocabulary entry at run time: in 16 bit, and as a probability in fp32.
+REJECTED_LOGIT_BYTES = 6
 SMALLEST_LINE_BYTES = 1.0 * MIB
 
 
@@ -77,8 +75,7 @@ def draft_weight_bytes(shape: ModelShape, settings: EngineSettings, plan: ShardP
                     sublayer.weights, Role.DECODER, plan, plan.attention_tp, sublayer.n_kv_heads
                 )
                 total += settings.draft_layers * sum(map(allocated, tensors))
-        width = shape.intermediate or int(DENSE_WIDTH * shape.hidden)
-        matrices = shape.mlp_copies * shape.hidden * width / plan.dense_tp
+        matrices = shape.mlp_copies * shape.hidden * _dense_width(shape) / plan.dense_tp
         joined = EAGLE_INPUTS * shape.hidden * shape.hidden
         total += DRAFT_ELEMENT_BYTES * (settings.draft_layers * matrices + joined)
     if settings.drafter is not None:
@@ -94,13 +91,16 @@ def draft_forward_elements(
     """Elements per token alive in the drafter's own pass, the target's hidden state included; 0 without a drafter."""
     if not draft_blocks(shape, settings):
         return 0.0
-    width, hidden, copies = shape.intermediate, shape.hidden, shape.mlp_copies
+    width, hidden, copies = _dense_width(shape), shape.hidden, shape.mlp_copies
     if settings.drafter is not None:
         own = shape_of(settings.drafter)
         width, hidden, copies = own.intermediate, own.hidden, own.mlp_copies
-    elif not width:
-        width = int(DENSE_WIDTH * hidden)
     return shape.hidden + copies * width / tp + per_hidden * hidden
+
+
+def _dense_width(shape: ModelShape) -> int:
+    """Feed-forward width of a layer that drafts for the target."""
+    return shape.intermediate or int(DENSE_WIDTH * shape.hidden)
 
 
 def unprofiled_logit_bytes(shape: ModelShape, *, sequences: int, draft_tokens: int) -> float:
