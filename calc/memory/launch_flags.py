@@ -89,9 +89,8 @@ def _vllm_role(role: str) -> str | None:
 def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
     budget = settings.max_batched_tokens
     if budget is not None and settings.chunked_prefill is False:
-        budget = max(
-            budget, settings.max_model_len or 0
-        )  # it refuses to start where a whole prompt has no room
+        # It refuses to start where a whole prompt has no room.
+        budget = max(budget, settings.max_model_len or 0)
     pairs: Pairs = [
         ("--tensor-parallel-size", _more_than_one(layout.attention_tp)),
         ("--pipeline-parallel-size", _more_than_one(layout.pp)),
@@ -141,10 +140,7 @@ def _sglang(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[st
         ("--kv-cache-dtype", cache_name(Engine.SGLANG, settings.kv_dtype)),
         ("--quantization", settings.quantization if settings.quantization == "fp8" else None),
         ("--max-mamba-cache-size", settings.state_slots),
-        (
-            "--swa-full-tokens-ratio",
-            settings.window_pool_ratio,
-        ),
+        ("--swa-full-tokens-ratio", settings.window_pool_ratio),
     ]
     pairs += [
         ("--max-loras-per-batch", settings.adapters or None),

@@ -27,9 +27,8 @@ class Surroundings:
     kv_element_bytes: float
     driver: Driver = Driver.TOKENS
     causal_cache: bool = True  # a decoder; encoders and towers keep no cache
-    attention_format: str = (
-        "bf16"  # fp8: an 8-bit cache; engines read it at shares of their own, some compute prompts in 8 bits
-    )
+    # fp8: an 8-bit cache; engines read it at shares of their own, some compute prompts in 8 bits.
+    attention_format: str = "bf16"
 
     def operator(self, name: str, kind: Kind, **values: object) -> Operator:
         """A row of this block."""

@@ -132,9 +132,8 @@ def link_of(
         return as_run(NODE_CURVE, engine), NODE_LINK_BYTES_PER_S
     rate = link_bytes_per_s(accelerator, ranks)
     curve = _curve(profile, kind, ranks)
-    if (
-        accelerator.link_among(ranks) is None
-    ):  # nobody measured engines apart from hosts: PCIE_HOSTS was found with the factor
+    if accelerator.link_among(ranks) is None:
+        # Nobody measured engines apart from hosts: PCIE_HOSTS was found with the factor.
         rate /= engine * (1.0 if kind is Kind.POINT_TO_POINT else PCIE_HOSTS)
         return replace(curve, alpha_s=engine * curve.alpha_s), rate
     return as_run(curve, engine), rate

@@ -45,9 +45,8 @@ class EngineSettings:
     adapter_rank: int = 16
 
     role: str = ""  # "prefill" or "decode" of a server that does one of the two; empty: both
-    host_cache_bytes_per_gpu: float | None = (
-        None  # host memory behind each GPU for text that returns; None: none
-    )
+    # Host memory behind each GPU for text that returns; None: none.
+    host_cache_bytes_per_gpu: float | None = None
 
     # vLLM
     legacy_engine: bool | None = None  # the V0 engine; None: by version
@@ -70,15 +69,13 @@ class EngineSettings:
     # speculative decoding
     draft_tokens: int = 0
     draft_layers: int = 0  # further attention layers, as wide as the model's own, that a drafter brings
-    mtp: bool | None = (
-        None  # the checkpoint's own prediction layers draft; None: where drafts are asked for and it has some
-    )
+    # The checkpoint's own prediction layers draft; None: where drafts are asked for and it has some.
+    mtp: bool | None = None
     drafter: ModelSpec | None = None  # a drafting model of its own
 
     # SGLang
-    window_pool_ratio: float | None = (
-        None  # tokens of the sliding pool over the full pool's; None: 0.8, DeepSeek-V4 0.1
-    )
+    # Tokens of the sliding pool over the full pool's; None: 0.8, DeepSeek-V4 0.1.
+    window_pool_ratio: float | None = None
     state_memory_ratio: float = 0.9  # memory of recurrent states over memory of the KV cache
     state_slots: int | None = None  # `max_mamba_cache_size`
     free_memory_bytes: float | None = None  # free before loading, where it is not the whole card
