@@ -282,7 +282,7 @@ def _cached_share(result: Answer) -> float:
     """Share of prompt tokens that the deployment's own caches hold: what survives of text that comes back, none without a cache."""
     if result.prefill is None:
         return result.inputs.scenario.workload.prefix_share
-    return result.prefill.cached_tokens / result.prefill.prompt_tokens
+    return result.prefill.cached_share
 
 
 def _cache_read_share(result: Answer) -> float:

@@ -293,7 +293,7 @@ def requests_of(result: Answer, *, seed: int) -> RequestTable:
     arrivals = workload.renewal_arrivals(draw, rate_per_s=rate, count=count, cv=given.arrival_cv)
     share = given.prefix_share
     if given.reuse_after_s is not None and result.prefill is not None:
-        share = result.prefill.cached_tokens / result.prefill.prompt_tokens
+        share = result.prefill.cached_share
     return workload.open_requests(draw, arrivals, prompt=given.input, answer=given.output, prefix_share=share)
 
 
@@ -370,7 +370,7 @@ def _notes(result: Answer) -> tuple[str, ...]:
         f"a pool of {result.memory.tokens:,} tokens per replica, {per_sequence:,} bytes per sequence",
     ]
     if scenario.reuse_after_s is not None and result.prefill is not None:
-        share = fmt.percent(result.prefill.cached_tokens / result.prefill.prompt_tokens)
+        share = fmt.percent(result.prefill.cached_share)
         notes.append(
             f"{share} of every prompt is simulated as one text that stays cached: what survives by the closed form, "
             "without the time of its way back"

@@ -71,6 +71,11 @@ class PrefillStep:
     loaded_tokens: float = 0.0  # of `cached_tokens`, those that come from memory behind the card
     load_s: float = 0.0  # how long they take
 
+    @property
+    def cached_share(self) -> float:
+        """Share of the prompt that is not computed again."""
+        return self.cached_tokens / self.prompt_tokens
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetStep:
