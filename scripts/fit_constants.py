@@ -196,35 +196,41 @@ def profile_of(
             default = pick("bandwidth.16bit", 0.8, (family, parent, "")).value
         device[name] = pick(name, default, (family, parent, ""))
     own = {name: pick(name, 0.0, scopes) for name in DEVICE_NUMBERS if _own(values, name, scopes)}
-    if "bandwidth.16bit" in own or "bandwidth.4bit" in own or "bandwidth.8bit" in own:
-        for name in ("bandwidth.16bit", "bandwidth.8bit", "bandwidth.4bit"):
-            own.setdefault(
-                name, own.get("bandwidth.8bit") or own.get("bandwidth.16bit") or own["bandwidth.4bit"]
-            )
-    if "compute.16bit" in own or "compute.weight_only" in own:
-        own.setdefault("compute.weight_only", own.get("compute.16bit"))
-        own.setdefault("compute.16bit", own["compute.weight_only"])
     engine_numbers = {
         name: pick(name, FIXED_ENGINE.get(name), (*scopes, family, parent, "")) for name in ENGINE_NUMBERS
     }
-    schedule = SCHEDULES.get(engine, Schedule.SINGLE_USER)
+    curves = links.get(family, links.get(parent, links["ampere"]))
     return Profile(
         device=DeviceProfile(
             family=family,
             accelerators=tuple(a for a, f in FAMILY.items() if f == family),
             numbers=device,
-            all_reduce=links.get(family, links.get(parent, links["ampere"]))[0],
-            all_gather=links.get(family, links.get(parent, links["ampere"]))[1],
+            all_reduce=curves[0],
+            all_gather=curves[1],
         ),
         engine=EngineProfile(
             engine=engine,
             version=version,
-            schedule=schedule,
+            schedule=SCHEDULES.get(engine, Schedule.SINGLE_USER),
             families=(family,) if (f"{engine}/{family}" in {scope for _, scope in values}) else (),
-            numbers={**engine_numbers, **own},
+            numbers={**engine_numbers, **_own_kernels(own)},
             chunk_tokens=512 if engine in ("llama.cpp", "ollama") else 8192,
         ),
     )
+
+
+def _own_kernels(own: dict[str, Number]) -> dict[str, Number]:
+    """What an engine's own kernels reach of the device: a format that was not measured is as one that was."""
+    filled = dict(own)
+    read = own.get("bandwidth.8bit") or own.get("bandwidth.16bit") or own.get("bandwidth.4bit")
+    if read is not None:
+        for name in ("bandwidth.16bit", "bandwidth.8bit", "bandwidth.4bit"):
+            filled.setdefault(name, read)
+    computed = own.get("compute.16bit") or own.get("compute.weight_only")
+    if computed is not None:
+        filled.setdefault("compute.weight_only", computed)
+        filled.setdefault("compute.16bit", computed)
+    return filled
 
 
 def _own(values: dict[tuple[str, str], float], name: str, scopes: tuple[str, ...]) -> bool:

@@ -269,18 +269,10 @@ def points_held_out(fit: PointFit, solved: np.ndarray, report: dict) -> float:
     return spread80(predicted, fit.observed)
 
 
-def write(
-    fit: Fit,
-    points: PointFit,
-    solved: np.ndarray,
-    links: dict,
-    spread: dict,
-    report: dict,
-    origins: dict,
-) -> None:
-    merged = points.values(solved)
+def device_entries(points: PointFit, merged: dict, links: dict, origins: dict) -> list[dict]:
+    """What devices.json says of each family."""
     families = sorted(set(links) | {family for _, _, family, _, _ in points.terms})
-    devices, engines = [], []
+    devices = []
     for family in families:
         profile = profile_of(merged, family, "vllm", links=links, origins=origins)
         ids = {a for a, f in FAMILY.items() if f == family} | {
@@ -291,6 +283,12 @@ def write(
             "source": SOURCES.get(family, "single runs"),
         }
         devices.append(entry)
+    return devices
+
+
+def served_entries(merged: dict, links: dict, origins: dict) -> list[dict]:
+    """Engines that serving points tell about, by version and family."""
+    engines = []
     for engine in ENGINES:
         versions = [OLD, ""] if engine == "tensorrt-llm" else ["0.7", ""] if engine == "vllm" else [""]
         apart = [f for f in SERVED_FAMILIES if any(scope == f"{engine}/{f}" for _, scope in merged)]
@@ -304,6 +302,12 @@ def write(
             if apart:  # on other families what the device reaches, not what this engine makes of these
                 profile = profile_of(merged, "ampere", engine, version=version, links=links, origins=origins)
                 engines.append(engine_as_json(profile.engine) | {"families": [], "source": "serving points"})
+    return engines
+
+
+def local_entries(points: PointFit, merged: dict, links: dict, origins: dict) -> list[dict]:
+    """Engines that only single runs tell about, on the families of these and in general."""
+    engines = []
     local = sorted(
         {(p.engine, f) for p, _, f, _, _ in points.terms if (p.engine not in ENGINES) or f == "cdna"}
     )
@@ -318,6 +322,21 @@ def write(
         engine_as_json(apple.engine)
         | {"engine": "mlx", "families": [], "source": "taken from llama.cpp on Apple"}
     )
+    return engines
+
+
+def write(
+    fit: Fit,
+    points: PointFit,
+    solved: np.ndarray,
+    links: dict,
+    spread: dict,
+    report: dict,
+    origins: dict,
+) -> None:
+    merged = points.values(solved)
+    devices = device_entries(points, merged, links, origins)
+    engines = served_entries(merged, links, origins) + local_entries(points, merged, links, origins)
     keep = {
         "points": sorted(
             {(m, a, e) for m, a, e in (row.group for row in fit.rows)}
