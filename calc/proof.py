@@ -20,7 +20,7 @@ from calc.result import Answer
 from calc.scenario import Fidelity, Scenario
 from calc.simulation import capacity, workload
 from calc.simulation.cluster import Cluster, Router
-from calc.simulation.disaggregation import PrefillPool
+from calc.simulation.disaggregation import MAX_REPLICAS, PrefillPool
 from calc.simulation.link import Link
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import SimulationResult
@@ -85,6 +85,13 @@ def prove(result: Answer, *, seed: int = 0, told: Callable[[str], None] | None =
     if result.fleet is None or not result.verdict.fits:
         raise InputError("plan", result.verdict.reason, "only a plan that works can be proven")
     replicas = result.fleet.replicas
+    if replicas > MAX_REPLICAS:
+        raise InputError(
+            "replicas",
+            replicas,
+            f"a proof plays at most {MAX_REPLICAS:,}",
+            next_step="Prove a part of the traffic, as much as one site takes, or plan without a proof.",
+        )
     rate = result.fleet.rate_per_s
     slo = _targets(result)
     searched = Trials(

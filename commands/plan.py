@@ -124,8 +124,10 @@ def run(arguments: argparse.Namespace) -> int:
     question = about.question
     ranking = ranked(question, top=arguments.top)
     offers = question.offers[question.inputs.scenario.engine]
-    if len(offers) == 1 and not (ranking.plans or ranking.failed):
-        answer(replace(question.inputs, offer=offers[0]))  # raises what is missing, by name
+    failed = ranking.failed
+    if len(offers) == 1 and not (ranking.plans or failed):
+        alone = answer(replace(question.inputs, offer=offers[0]))  # raises what is missing, by name
+        failed = () if alone.verdict.fits else (alone,)
     with patience():
         wanted = arguments.verify and ranking.plans
         verified = verify(ranking, question, seed=arguments.seed) if wanted else None
@@ -141,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
         },
     }
     if not shown:
-        shown = _nearest_failures(question.inputs, ranking.failed)
+        shown = _nearest_failures(question.inputs, failed)
         record["nearest"] = [contract.plan_json(result) for result in shown]
     lines = [line for result in shown for line in (headline(result), *_details(result))]
     if verified is not None:

@@ -126,3 +126,28 @@ def test_a_flag_that_would_change_nothing_is_refused_with_what_it_needs(capsys, 
     assert "changes nothing without" in told
     assert missing in told
     assert "leave the flag out" in told
+
+
+def test_what_limits_in_whole_nodes_is_measured_against_the_fewest_devices_that_would_do(capsys):
+    words = (
+        "meta-llama/Llama-2-13b-hf", "--rate", "10", "--input", "512", "--output", "256", "--gpu", "l40s", "--whole-nodes",
+    )  # fmt: skip
+    _, enough = plan(capsys, *words)
+    code, short = plan(capsys, *words, "--most-gpus", "3")
+    assert code == 3
+    assert short["nearest"][0]["gpus"] == enough["plans"][0]["gpus"]
+
+
+def test_an_engine_that_the_one_accelerator_does_not_run_is_named_with_a_way_out(capsys):
+    code, record = plan(capsys, *SMALL, "--rate", "1", "--gpu", "apple-m2")
+    assert code == 3
+    assert "does not run on M2" in record["nearest"][0]["verdict"]["reason"]
+    assert record["nearest"][0]["verdict"]["nearest"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"), [("1000000", "a proof plays at most 4,096"), ("1e-9", "Raise the rate")]
+)
+def test_a_proof_beyond_the_simulator_says_what_to_do(capsys, rate, said):
+    assert main(["plan", *SMALL, "--rate", rate, "--gpu", "l40s", "--verify"]) == 2
+    assert said in capsys.readouterr().err

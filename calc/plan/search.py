@@ -28,6 +28,7 @@ DEARER = "cannot beat the plans shown"
 WORSE = "worse than another layout or format of the same accelerator"
 NO_PRICE = "no price known"
 NEAREST_SHOWN = 3
+NEAREST_TRIED = 32  # full answers on one accelerator, at most, in looking for what comes nearest to a limit
 MOST_ANSWERS = 600  # full answers that one search may ask for; more only where bounds are far from the truth
 UNPRICED_SHOWN = 6
 
@@ -278,24 +279,39 @@ LATE = (*LIMITS, Wall.TPOT, Wall.TTFT, Wall.E2E)
 
 
 def _nearest(asked: _Asked) -> tuple[Answer, ...]:
-    """The configurations that came nearest to working, asked in full: those that limits or latency stop before memory's."""
+    """The configurations that came nearest to working, asked in full: those that limits or latency stop before memory's.
+
+    A limit is missed by more than its bound says, so what a kind of accelerator would really take is the least of those
+    whose bounds are below the best answer so far.
+    """
     screened = asked.screened
     bounds = screened.bounds
     early = ~np.isin(bounds.wall, [WALLS.index(wall) for wall in LATE])
     seen: dict[str, Answer] = {}
     for answer in asked.failed:
         seen.setdefault(answer.inputs.offer.accelerator.id, answer)
+    tried: Counter[str] = Counter()
     for index in np.lexsort((bounds.gpus, bounds.short_by, early)).tolist():
         kind = screened.accelerators[index]
-        if len(seen) >= NEAREST_SHOWN:
-            break
-        if kind in seen:
+        known = seen.get(kind)
+        if known is None:
+            if len(seen) >= NEAREST_SHOWN:
+                continue
+        elif (
+            known.verdict.wall not in LIMITS
+            or bounds.short_by[index] >= known.verdict.short_by
+            or tried[kind] >= NEAREST_TRIED
+        ):
             continue
+        tried[kind] += 1
         try:
             answer = within(configured(asked.question.inputs, screened.configuration(index)), asked.question)
         except (InputError, MissingSpec):
             continue
-        seen[kind] = answer
+        if known is None or (
+            answer.verdict.wall in LIMITS and answer.verdict.short_by < known.verdict.short_by
+        ):
+            seen[kind] = answer
     return tuple(list(seen.values())[:NEAREST_SHOWN])
 
 

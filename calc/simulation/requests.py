@@ -97,7 +97,12 @@ class RequestTable:
             raise InputError("arrival_s", "none", "some request must have an arrival time of its own")
         if not np.all(np.isfinite(times)) or times.min() < 0 or times.max() > MAX_TIME_S:
             worst = float(times.min() if times.min() < 0 else times.max())
-            raise InputError("arrival_s", worst, f"times are seconds from 0 to {MAX_TIME_S:g}")
+            raise InputError(
+                "arrival_s",
+                worst,
+                f"times are seconds from 0 to {MAX_TIME_S:g}",
+                next_step="Raise the rate, or play fewer requests.",
+            )
         if np.any(np.diff(times) < 0):
             place = int(np.flatnonzero(np.diff(times) < 0)[0]) + 1
             raise InputError("arrival_s", float(times[place]), f"times must rise (request {place})")
