@@ -20,13 +20,10 @@ def parse_json(text: str | bytes, *, finite: bool = False) -> Any:
     `finite`: NaN and Infinity, which Python writes and reads though JSON has no such numbers, are refused, and so is a
     number that overflows to infinity (1e999). For our own formats, which never hold them; files of others may.
     """
-    if finite:
-        value = json.loads(
-            text, parse_int=_whole_number, parse_constant=_no_number, parse_float=_finite_number
-        )
-    else:
-        value = json.loads(text, parse_int=_whole_number)
-    if "\\ud" in text.lower() if isinstance(text, str) else b"\\ud" in text.lower():
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text))
+    value = (_FINITE if finite else _ANY).decode(text)
+    if "\\ud" in text.lower():
         json.dumps(value, ensure_ascii=False).encode()  # half a character: no screen, file or pipe takes it
     return value
 
@@ -46,3 +43,10 @@ def _finite_number(text: str) -> float:
 
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is not a number")
+
+
+# Made once: `json.loads` with readers of numbers of its own would make a decoder for every line of a file.
+_ANY: Final = json.JSONDecoder(parse_int=_whole_number)
+_FINITE: Final = json.JSONDecoder(
+    parse_int=_whole_number, parse_constant=_no_number, parse_float=_finite_number
+)

@@ -14,7 +14,19 @@ from calc.typed_fields import check_value, checked_fields, member_of
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[" * 100_000, "1" * 301, '{"a": -' + "9" * 5000 + "}", '"\\ud800"', b"\xff", '["\\uDFFF"]'],
+    [
+        *(
+            "",
+            "{",
+            "[" * 100_000,
+            "1" * 301,
+            '{"a": -' + "9" * 5000 + "}",
+            '"\\ud800"',
+            b"\xff",
+            '["\\uDFFF"]',
+        ),
+        b'"\xed\xa0\x80"',  # half a character, written as such
+    ],
 )
 def test_what_is_no_json_is_one_kind_of_error(text):
     with pytest.raises(NOT_JSON):
