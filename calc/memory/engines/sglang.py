@@ -81,7 +81,6 @@ def sglang_memory(
     shape = shape_of(spec)
     start = _start(shape, accelerator, layout, settings)
     ratio = settings.window_pool_ratio or (COMPRESSED_POOL_RATIO if shape.compressed else WINDOW_POOL_RATIO)
-    settings = replace(settings, window_pool_ratio=ratio)
     plan = shard_plan(
         layout,
         quantization=settings.quantization,
@@ -101,8 +100,16 @@ def sglang_memory(
         cells = _cells(shape, stage, rules)
         rank, slots = _rank(shape, layout, settings, start=start, plan=plan, stage=stage, cells=cells)
         ranks.append(rank)
-        pools.append(TokenPool(available_bytes=float(rank.kv.best), cells=cells, slots=slots))
-    order = sorted(range(len(ranks)), key=lambda i: pools[i].tokens(settings))
+        pools.append(
+            TokenPool(
+                available_bytes=float(rank.kv.best),
+                cells=cells,
+                slots=slots,
+                window_ratio=ratio,
+                page=settings.block_size or 1,
+            )
+        )
+    order = sorted(range(len(ranks)), key=lambda i: pools[i].tokens)
     numbers = _numbers(spec, layout, settings, kv_format=start.kv_format, pools=pools, binding=order[0])
     ledger = Ledger(
         engine=Engine.SGLANG,
@@ -213,25 +220,27 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPool:
-    """What one stage has for tokens."""
+    """What one stage has for tokens. `window_ratio`: tokens of the sliding pool over the full pool's; `page`: tokens of a page."""
 
     available_bytes: float
     cells: Cells
     slots: int | None
+    window_ratio: float
+    page: int
 
-    def bytes_per_token(self, settings: EngineSettings) -> float:
+    @property
+    def bytes_per_token(self) -> float:
         """Bytes that one token of the full pool costs, its share of the sliding pool included."""
         if not self.cells.full:
             return float(self.cells.sliding)
-        return self.cells.full + (settings.window_pool_ratio or 0.0) * self.cells.sliding
+        return self.cells.full + self.window_ratio * self.cells.sliding
 
-    def tokens(self, settings: EngineSettings) -> int:
+    @property
+    def tokens(self) -> int:
         """Tokens of the full pool, cut to whole pages."""
-        per_token = self.bytes_per_token(settings)
-        if not per_token:
+        if not self.bytes_per_token:
             return 0
-        page = settings.block_size or 1
-        return max(0, int(self.available_bytes / per_token)) // page * page
+        return max(0, int(self.available_bytes / self.bytes_per_token)) // self.page * self.page
 
 
 def _cells(shape: ModelShape, stage: StageLayers, rules: CacheRules) -> Cells:
@@ -289,15 +298,13 @@ def _numbers(
     binding: int,
 ) -> KvNumbers:
     pool = pools[binding]
-    tokens = pool.tokens(settings)
-    per_token = pool.bytes_per_token(settings)
+    tokens, per_token, page = pool.tokens, pool.bytes_per_token, pool.page
     max_len = settings.max_model_len or spec.max_positions or FALLBACK_LENGTH
-    page = settings.block_size or 1
     # An engine that only refuses long requests starts; a length that was asked for must fit.
     wanted = max_len if settings.max_model_len else min(max_len, max(tokens, 1))
     return KvNumbers(
         logical_bytes_per_token=logical_bytes_per_token(spec, kv_format),
-        reserved_bytes=sum(p.bytes_per_token(settings) for p in pools) * tokens * layout.tp * layout.dp,
+        reserved_bytes=sum(p.bytes_per_token for p in pools) * tokens * layout.tp * layout.dp,
         block_size=page,
         block_bytes=int(per_token * page),
         num_blocks=tokens // page,
@@ -308,7 +315,7 @@ def _numbers(
         needed_bytes=int(per_token * wanted),
         available_bytes=pool.available_bytes,
         longest_length=min(tokens, max_len),
-        window_tokens=int(tokens * (settings.window_pool_ratio or 0.0)) if pool.cells.sliding else None,
+        window_tokens=int(tokens * pool.window_ratio) if pool.cells.sliding else None,
         state_slots=pool.slots,
     )
 
