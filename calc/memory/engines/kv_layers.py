@@ -148,10 +148,13 @@ def _compressed_layers(compressed: CompressedAttention, rules: CacheRules) -> li
     if rules.kv_format.bytes_per_element > 1:
         entry = int(compressed.entry_elements * rules.kv_format.bytes_per_element)
     ratio, indexer = compressed.ratio, compressed.indexer
-    keys = indexer is not None and indexer.owns_keys
-    key = indexer.head_dim + INDEX_KEY_SCALE_BYTES if indexer is not None and keys else 0
+    widths = [(entry, compressed.head_dim)]
+    if indexer is not None and indexer.owns_keys:
+        widths.append((indexer.head_dim + INDEX_KEY_SCALE_BYTES, indexer.head_dim))
     if rules.token_pool:
-        return _compressed_tokens(compressed, rules, entry=entry, key=key)
+        return _compressed_tokens(
+            compressed, rules, window_bytes=entry, lasting_bytes=sum(stored for stored, _ in widths)
+        )
 
     def windowed(block: int, width: int, window: int) -> CacheLayer:
         page = _padded(block * width)
@@ -165,9 +168,6 @@ def _compressed_layers(compressed: CompressedAttention, rules: CacheRules) -> li
     size = rules.block_size or COMPRESSED_BLOCK
     overlap = 2 if ratio == OVERLAPPING_RATIO else 1
     block = COMPRESSOR_BLOCKS.get(ratio, max(COMPRESSOR_BLOCKS.values()))
-    widths = [(entry, compressed.head_dim)] + (
-        [(key, indexer.head_dim)] if indexer is not None and keys else []
-    )
     for stored, head_dim in widths:
         page = _padded(ceil_div(size, ratio) * stored)
         layers.append(CacheLayer(kind=CacheKind.FULL, page_bytes=page, block_size=size, slotted=True))
@@ -177,9 +177,11 @@ def _compressed_layers(compressed: CompressedAttention, rules: CacheRules) -> li
 
 
 def _compressed_tokens(
-    compressed: CompressedAttention, rules: CacheRules, *, entry: int, key: int
+    compressed: CompressedAttention, rules: CacheRules, *, window_bytes: int, lasting_bytes: int
 ) -> list[CacheLayer]:
     """The same for an engine with pools of tokens: entries spread over the tokens that they stand for.
+
+    window_bytes: of one token in the window; lasting_bytes: of one entry with its index key.
 
     With a pool of windows, states of overlapping compressors are rings in its pages, the others a ring for each request.
 
@@ -189,11 +191,11 @@ def _compressed_tokens(
     found: list[CacheLayer] = []
     overlapping = ratio == OVERLAPPING_RATIO
     if ratio:
-        page = ceil_div(size * (entry + key), ratio)
+        page = ceil_div(size * lasting_bytes, ratio)
         found.append(CacheLayer(kind=CacheKind.FULL, page_bytes=page, block_size=size))
     if not rules.window_pool:
         return found
-    per_token = entry
+    per_token = window_bytes
     if ratio and overlapping and compressed.indexer is not None:
         widths = compressed.head_dim + compressed.indexer.head_dim
         row = 2 * 2 * widths * COMPRESSOR_STATE_BYTES  # sums and scores, twice as wide
