@@ -15,16 +15,14 @@ from calc.typed_fields import check_value, checked_fields, member_of
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "",
-            "{",
-            "[" * 100_000,
-            "1" * 301,
-            '{"a": -' + "9" * 5000 + "}",
-            '"\\ud800"',
-            b"\xff",
-            '["\\uDFFF"]',
-        ),
+        "",
+        "{",
+        "[" * 100_000,
+        "1" * 301,
+        '{"a": -' + "9" * 5000 + "}",
+        '"\\ud800"',
+        b"\xff",
+        '["\\uDFFF"]',
         b'"\xed\xa0\x80"',  # half a character, written as such
     ],
 )
