@@ -121,6 +121,12 @@ def _refuse_unused(arguments: argparse.Namespace, chosen: EngineSettings, spec: 
         "--state-dtype", chosen.state_dtype, useful=shape.recurrent, without="a model with recurrent states"
     )
     refuse_alone(
+        "--decode-context-parallel",
+        chosen.decode_context_parallel if chosen.decode_context_parallel > 1 else None,
+        useful=chosen.engine is Engine.VLLM,
+        without="--engine vllm",
+    )
+    refuse_alone(
         "--gpu-layers",
         chosen.gpu_layers,
         useful=chosen.engine in (Engine.LLAMA_CPP, Engine.OLLAMA),

@@ -59,6 +59,8 @@ def refuse_unused(arguments: argparse.Namespace) -> None:
         useful=not arguments.find,
         without="a load of its own (--find looks for one)",
     )
+    refuse_alone("--think", arguments.think, useful=bool(arguments.concurrency), without="--users")
+    refuse_alone("--gpu", arguments.gpu, useful=not arguments.step_ms, without="SOURCE in place of --step-ms")
     single = not (repeated or arguments.find)
     for flag, path in (("--csv", arguments.csv), ("--chrome-trace", arguments.chrome_trace)):
         refuse_alone(flag, path, useful=single, without="a single run (neither --repeat nor --find)")

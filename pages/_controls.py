@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from calc.errors import shown
 from calc.quantization import KV_FORMATS, WHAT_IF
 from calc.scenario import URL_PARAMETERS, URL_UNITS, Behind, Engine, Fidelity, Scenario, Traffic, parse_value
 from calc.workload import LengthShape
@@ -351,9 +352,13 @@ def widget_value(control: Control, scenario: Scenario) -> Any:
     return float(value) if control.kind == "number" else value
 
 
-def field_value(control: Control, shown: Any) -> object:
+def field_value(control: Control, displayed: Any) -> object:
     """The scenario's value for what the control shows."""
-    text = "none" if shown is None or (control.parameter == "pct" and shown == "mean") else str(shown)
+    text = (
+        "none"
+        if displayed is None or (control.parameter == "pct" and displayed == "mean")
+        else str(displayed)
+    )
     value = parse_value(control.field, text.replace(",", "") if control.kind == "optional" else text)
     if isinstance(value, float) and control.parameter in URL_UNITS:
         value = float(f"{value * URL_UNITS[control.parameter]:.12g}")
@@ -366,6 +371,22 @@ def read_controls(state: Mapping[str, Any]) -> Scenario:
     chosen[CONFIG_KEY] = state.get(CONFIG_KEY) or ""
     chosen[GPU_JSON_KEY] = state.get(GPU_JSON_KEY) or ""
     return replace(DEFAULT, **chosen)
+
+
+def only_offered(opened: tuple[Scenario, tuple[str, ...]]) -> tuple[Scenario, tuple[str, ...]]:
+    """What a link describes and what is said of it; a choice that no box offers is left out, and that is said too."""
+    scenario, problems = opened
+    for control in CONTROLS:
+        if control.kind != "choice":
+            continue
+        value, offered = widget_value(control, scenario), control.options()
+        if value not in offered:
+            known = ", ".join(offered)
+            problems += (
+                f"The link's {control.parameter} was left out: got {shown(value)}, but it must be one of {known}.",
+            )
+            scenario = replace(scenario, **{control.field: getattr(DEFAULT, control.field)})
+    return scenario, problems
 
 
 def unused_fields() -> set[str]:

@@ -65,7 +65,7 @@ def draw_sidebar(page: str) -> None:
     `page`: the address of the page around which they are drawn.
     """
     if PROBLEMS_KEY not in st.session_state:
-        st.session_state[PROBLEMS_KEY] = from_query(st.query_params.to_dict())
+        st.session_state[PROBLEMS_KEY] = table.only_offered(from_query(st.query_params.to_dict()))
     else:
         _restore_what_an_interrupted_run_lost(page)
     _drop_endless_numbers()

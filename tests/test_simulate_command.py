@@ -229,6 +229,8 @@ def test_beams_fork_and_are_dropped(capsys):
         (("--samples", "2"), "samples"),
         (("--scheduler", "tcp://127.0.0.1:1"), "changes nothing without --repeat 2"),
         (("--repeat", "2", "--find", "rate", "--ttft", "1"), "changes nothing without a load"),
+        (("--think", "5"), "changes nothing without --users"),
+        (("--gpu", "l4"), "changes nothing without SOURCE"),
         (("--repeat", "2", "--csv", "requests.csv"), "changes nothing without a single run"),
         (
             ("--find", "rate", "--ttft", "1", "--chrome-trace", "t.json"),

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.errors import InputError
-from calc.scenario import URL_PARAMETERS, Scenario, to_query
+from calc.scenario import URL_PARAMETERS, Scenario, from_query, to_query
 from pages._actions import link_to
-from pages._controls import CONTROLS, field_value, read_controls, unused_fields, widget_value
+from pages._controls import CONTROLS, field_value, only_offered, read_controls, unused_fields, widget_value
 from presets.scenarios import BATCH_LESSONS, READY
 
 
@@ -75,3 +75,12 @@ def test_a_number_that_is_none_is_refused_by_field():
     state = shown(Scenario()) | {"util": "2"}
     with pytest.raises(InputError, match="memory_utilization"):
         read_controls(state)
+
+
+def test_a_links_choice_that_no_box_offers_is_left_out_and_said():
+    scenario, problems = only_offered(from_query({"kv": "fp3", "rate": "7"}))
+    assert scenario == replace(Scenario(), rate_per_s=7.0)
+    assert len(problems) == 1
+    assert "link's kv was left out: got 'fp3'" in problems[0]
+    assert "fp8" in problems[0]
+    assert only_offered(from_query({"kv": "fp8"})) == (replace(Scenario(), kv_dtype="fp8"), ())

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from calc.accelerator import Accelerator
+from calc.errors import InputError
 from calc.layout import Layout
 from calc.memory.engines.drafters import draft_blocks
 from calc.memory.engines.estimates import device_total, shares_memory
@@ -23,6 +24,7 @@ from calc.memory.engines.settings import EngineSettings
 from calc.memory.engines.shapes import ModelShape
 from calc.memory.engines.sharding import StageLayers, shard_plan
 from calc.memory.engines.versions import GraphRule, VersionRules, rules_of
+from calc.model import Attention
 from calc.provenance import Estimate
 from calc.units import GIB
 
@@ -143,6 +145,24 @@ class CachePlan:
     limits: StepLimits
 
 
+def _check_context_parallel(shape: ModelShape, layout: Layout, degree: int) -> None:
+    """Refuse a decode context parallelism that vLLM refuses at start (`ParallelConfig`, and `ModelConfig` for heads)."""
+    if degree == 1:
+        return
+    if layout.tp % degree:
+        raise InputError("decode_context_parallel", degree, f"it must divide TP{layout.tp}")
+    heads = max(
+        (s.n_kv_heads for b in shape.blocks for s in b.sublayers if isinstance(s, Attention)), default=0
+    )
+    if heads and degree * heads > layout.tp:
+        raise InputError(
+            "decode_context_parallel",
+            degree,
+            f"every KV head must be on as many GPUs: {heads} heads allow {layout.tp // heads} at TP{layout.tp}",
+            next_step=f"Take TP{degree * heads} or more, or leave it at 1.",
+        )
+
+
 def cache_plan(
     shape: ModelShape,
     layout: Layout,
@@ -151,6 +171,7 @@ def cache_plan(
     settings: EngineSettings,
 ) -> CachePlan:
     """Which pages every layer has, grouped as the version groups them."""
+    _check_context_parallel(shape, layout, settings.decode_context_parallel)
     rules = CacheRules(
         tp=shard_plan(layout).attention_tp,
         kv_format=start.kv_format,
