@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from calc.errors import shown
+from calc.errors import InputError, shown
 from calc.quantization import KV_FORMATS, WHAT_IF
 from calc.scenario import URL_PARAMETERS, URL_UNITS, Behind, Engine, Fidelity, Scenario, Traffic, parse_value
 from calc.workload import LengthShape
@@ -366,11 +366,23 @@ def field_value(control: Control, displayed: Any) -> object:
 
 
 def read_controls(state: Mapping[str, Any]) -> Scenario:
-    """The scenario that the controls describe; `InputError` names the field that cannot be used."""
-    chosen = {c.field: field_value(c, state[c.parameter]) for c in CONTROLS if c.parameter in state}
-    chosen[CONFIG_KEY] = state.get(CONFIG_KEY) or ""
-    chosen[GPU_JSON_KEY] = state.get(GPU_JSON_KEY) or ""
-    return replace(DEFAULT, **chosen)
+    """The scenario that the controls describe; `InputError` names the field that cannot be used, and its box."""
+    try:
+        chosen = {c.field: field_value(c, state[c.parameter]) for c in CONTROLS if c.parameter in state}
+        chosen[CONFIG_KEY] = state.get(CONFIG_KEY) or ""
+        chosen[GPU_JSON_KEY] = state.get(GPU_JSON_KEY) or ""
+        return replace(DEFAULT, **chosen)
+    except InputError as error:
+        box = next((control for control in CONTROLS if control.field == error.field), None)
+        if box is None or error.next_step:
+            raise
+        emptied = ", or empty it" if box.kind == "optional" else ""
+        raise InputError(
+            error.field,
+            error.got,
+            error.allowed,
+            next_step=f'Change "{box.label}" in the sidebar{emptied}.',
+        ) from error
 
 
 def only_offered(opened: tuple[Scenario, tuple[str, ...]]) -> tuple[Scenario, tuple[str, ...]]:

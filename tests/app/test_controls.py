@@ -84,3 +84,11 @@ def test_a_links_choice_that_no_box_offers_is_left_out_and_said():
     assert "link's kv was left out: got 'fp3'" in problems[0]
     assert "fp8" in problems[0]
     assert only_offered(from_query({"kv": "fp8"})) == (replace(Scenario(), kv_dtype="fp8"), ())
+
+
+@pytest.mark.parametrize(("parameter", "typed"), [("offload_gb", "0"), ("reuse_s", "-1"), ("budget", "1.5")])
+def test_a_box_that_cannot_be_used_is_named_with_a_way_out(parameter, typed):
+    label = next(control.label for control in CONTROLS if control.parameter == parameter)
+    with pytest.raises(InputError) as refused:
+        read_controls(shown(Scenario()) | {parameter: typed})
+    assert refused.value.next_step == f'Change "{label}" in the sidebar, or empty it.'
