@@ -10,7 +10,7 @@ def fleet_headline(found: Fleet) -> str:
     """How many GPUs of which kinds serve how much, at what price; what is short comes first."""
     running = [place for place in found.placed if place.answer is not None]
     names = {a.id: a.name for p in running if p.answer for a in (p.answer.inputs.offer.accelerator,)}
-    kinds = ", ".join(f"{count} x {names[kind]}" for kind, count in sorted(found.gpus.items()))
+    kinds = ", ".join(f"{fmt.count(count)} x {names[kind]}" for kind, count in sorted(found.gpus.items()))
     price = fmt.optional(found.usd_per_hour, lambda usd: f", {fmt.usd(usd)} an hour", ", not all priced")
     rate = fmt.plain(found.rate_per_s, "requests/s")
     whole = f"{fmt.plural(len(running), 'deployment')} with {rate} on {kinds}{price}."

@@ -100,6 +100,12 @@ def add_planned(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-model-len", type=tokens)
     parser.add_argument("--max-seqs", type=tokens)
     parser.add_argument("--kv-bytes-per-gpu", type=positive)
+    parser.add_argument(
+        "--pools",
+        dest="disaggregated",
+        action="store_true",
+        help="prefill and decode on replicas of their own",
+    )
     add_fidelity(parser)
 
 
@@ -223,6 +229,13 @@ def scenario(arguments: argparse.Namespace, *, gpu: str) -> Scenario:
     if "rate" not in given:
         return scenario
     _refuse_cache_flags_alone(arguments)
+    for flag, name in (("--pools", "disaggregated"), ("--reuse-after", "reuse_after")):
+        refuse_alone(
+            flag,
+            given.get(name),
+            useful=scenario.fidelity != "textbook",
+            without="--fidelity expected or roofline",
+        )
     closed = arguments.concurrency is not None
     return replace(
         scenario,
@@ -234,6 +247,7 @@ def scenario(arguments: argparse.Namespace, *, gpu: str) -> Scenario:
         output_tokens=float(arguments.output),
         prefix_share=arguments.prefix_share,
         reuse_after_s=given.get("reuse_after"),
+        disaggregated=given.get("disaggregated", False),
         kv_offload=given.get("kv_offload", "none"),
         kv_offload_bytes=None if not given.get("kv_offload_gb") else given["kv_offload_gb"] * GB,
         ttft_s=arguments.ttft,

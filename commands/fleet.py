@@ -88,6 +88,6 @@ def _lines(found: Fleet) -> list[str]:
         name = place.answer.inputs.offer.accelerator.name
         price = fmt.optional(place.usd_per_hour, lambda usd: f"{fmt.usd(usd)} an hour", "no price known")
         lines.append(
-            f"  {place.row.name}{where}: {place.gpus} x {name}, {place.answer.layout.label}, {price}"
+            f"  {place.row.name}{where}: {fmt.count(place.gpus)} x {name}, {place.answer.layout.label}, {price}"
         )
     return lines

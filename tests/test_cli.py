@@ -397,3 +397,17 @@ def test_prompts_beyond_the_models_context_are_not_simulated(run):
     )
     assert code == 2
     assert "40,960" in record["error"]["message"]
+
+
+def test_pools_are_launched_as_two_deployments_and_refused_where_nothing_models_them(run, capsys):
+    words = [
+        "launch", "meta-llama/Llama-2-13b-hf", "--gpu", "h100-sxm5-80gb",
+        "--rate", "10", "--input", "2048", "--output", "256", "--pools",
+    ]  # fmt: skip
+    assert cli.main([*words, "--print", "manifest"]) == 0
+    told = capsys.readouterr().out
+    assert 'app.kubernetes.io/component: "prefill"' in told
+    assert 'app.kubernetes.io/component: "decode"' in told
+    code, record = run(*words, "--fidelity", "textbook")
+    assert code == 2
+    assert "changes nothing without --fidelity" in record["error"]["message"]
