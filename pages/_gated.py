@@ -11,7 +11,7 @@ import json
 import streamlit as st
 
 from calc.errors import RidgebeamError
-from pages._controls import CONFIG_KEY
+from pages._control_values import CONFIG_KEY
 from pages._ui import plain_text, show_error
 
 TOKEN_KEY = "hub_token"  # noqa: S105 - the name of a field, not a token

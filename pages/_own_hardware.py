@@ -8,7 +8,7 @@ from calc import format as fmt
 from calc.custom_accelerator import typed_accelerator
 from calc.errors import InputError
 from calc.units import GB, TFLOP
-from pages._controls import GPU_JSON_KEY
+from pages._control_values import GPU_JSON_KEY
 from pages._ui import plain_text
 from presets.local_device import LocalDevice, LocalDevices, local_devices
 from probes import store

@@ -13,7 +13,15 @@ import streamlit as st
 
 from calc.scenario import Scenario, Traffic, from_query
 from pages import _controls as table
-from pages._controls import CONFIG_KEY, DEFAULT, GPU_JSON_KEY, Control, read_controls, widget_value
+from pages._control_values import (
+    CONFIG_KEY,
+    DEFAULT,
+    GPU_JSON_KEY,
+    only_offered,
+    read_controls,
+    widget_value,
+)
+from pages._controls import Control, Kind
 from pages._gated import draw_gated
 from pages._own_hardware import GPU_KEY, draw_own_hardware, forget_carried
 
@@ -65,7 +73,7 @@ def draw_sidebar(page: str) -> None:
     `page`: the address of the page around which they are drawn.
     """
     if PROBLEMS_KEY not in st.session_state:
-        st.session_state[PROBLEMS_KEY] = table.only_offered(from_query(st.query_params.to_dict()))
+        st.session_state[PROBLEMS_KEY] = only_offered(from_query(st.query_params.to_dict()))
     else:
         _restore_what_an_interrupted_run_lost(page)
     _drop_endless_numbers()
@@ -167,7 +175,7 @@ def _choice(control: Control, default: str, *, others: bool = False) -> None:
 
 
 def _number(control: Control, default: float) -> None:
-    whole = control.kind == "whole"
+    whole = control.kind is Kind.WHOLE
     convert = int if whole else float
     st.number_input(
         control.label,
@@ -186,19 +194,19 @@ def _text(control: Control, default: str) -> None:
         default,
         placeholder=control.placeholder,
         max_chars=120,
-        validate=NUMBER_OR_NONE if control.kind == "optional" else None,
+        validate=NUMBER_OR_NONE if control.kind is Kind.OPTIONAL else None,
         **_common(control),
     )
 
 
-_WIDGETS: dict[str, Callable[[Control, Any], None]] = {
-    "choice": _choice,
-    "open choice": lambda control, default: _choice(control, default, others=True),
-    "number": _number,
-    "whole": _number,
-    "optional": _text,
-    "text": _text,
-    "switch": lambda control, default: st.toggle(control.label, default, **_common(control)),
+_WIDGETS: dict[Kind, Callable[[Control, Any], None]] = {
+    Kind.CHOICE: _choice,
+    Kind.OPEN_CHOICE: lambda control, default: _choice(control, default, others=True),
+    Kind.NUMBER: _number,
+    Kind.WHOLE: _number,
+    Kind.OPTIONAL: _text,
+    Kind.TEXT: _text,
+    Kind.SWITCH: lambda control, default: st.toggle(control.label, default, **_common(control)),
 }
 
 

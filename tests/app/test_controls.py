@@ -1,7 +1,7 @@
 """Every scenario can be shown in the sidebar and read back from it, and every link is one the sidebar understands."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from calc.errors import InputError
 from calc.scenario import URL_PARAMETERS, Scenario, from_query, to_query
 from pages._actions import link_to
-from pages._controls import CONTROLS, field_value, only_offered, read_controls, unused_fields, widget_value
+from pages._control_values import (
+    CONFIG_KEY,
+    GPU_JSON_KEY,
+    field_value,
+    only_offered,
+    read_controls,
+    widget_value,
+)
+from pages._controls import CONTROLS
 from presets.scenarios import BATCH_LESSONS, READY
 
 
@@ -21,7 +29,8 @@ def shown(scenario):
 
 def test_each_url_parameter_has_exactly_one_control():
     assert Counter(control.parameter for control in CONTROLS) == Counter(list(URL_PARAMETERS))
-    assert unused_fields() == set()
+    held = {control.field for control in CONTROLS} | {CONFIG_KEY, GPU_JSON_KEY}
+    assert held == {field.name for field in fields(Scenario)}
 
 
 @pytest.mark.parametrize("ready", [*READY, *BATCH_LESSONS], ids=lambda ready: ready.id)
