@@ -14,7 +14,7 @@ from calc.operators import FEATURES, KINDS, ForwardPass, Kind
 from calc.provenance import Estimate
 from calc.quantization import FORMATS
 from calc.step import Fidelity, StepEstimate, StepModel
-from calc.step.links import kernel_factor, link_of
+from calc.step.links import endpoint_factor, link_of
 from calc.step.rates import Rates, compute_class, link_bytes_per_s
 from calc.step.seconds import link_rows
 
@@ -219,7 +219,8 @@ class WorkedPass:
         """The datasheet's rate that the operator's share refers to."""
         operators, accelerator = self.model.operators, self.model.accelerator
         if KINDS[operators.kind_index[row, 0]] in (Kind.GEMM, Kind.EXPERTS):
-            return compute_class(FORMATS[operators.formats[operators.format_index[row, 0]]], accelerator)[1]
+            form = FORMATS[operators.formats[operators.format_index[row, 0]]]
+            return compute_class(form, accelerator, self.model.profile)[1]
         return accelerator.flop_per_s_16bit.flop_per_s
 
     def _floor(self, row: int) -> dict[str, float]:
@@ -254,7 +255,7 @@ class WorkedPass:
         kind, ranks = KINDS[operators.kind_index[row, 0]], int(operators.numbers["ranks"][row, 0])
         inputs = {
             "repeats": float(table.count[row, 0]),
-            "kernel_factor": 1.0,
+            "endpoint_factor": 1.0,
             "alpha_s": 0.0,
             "message_bytes": float(table.message_bytes[row, 0]),
             "half_bytes": 0.0,
@@ -271,7 +272,7 @@ class WorkedPass:
                 gpus=model.layout.gpus_per_replica,
             )
             inputs |= {
-                "kernel_factor": kernel_factor(model.profile) * self._work_factor,
+                "endpoint_factor": endpoint_factor(model.profile) * self._work_factor,
                 "alpha_s": curve.alpha_s,
                 "half_bytes": curve.half_bytes,
                 "link_share": curve.beta_of_link,

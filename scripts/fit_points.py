@@ -18,7 +18,7 @@ from calc.step.links import profile_links
 from calc.step.rates import Rates, rate_table
 from calc.step.seconds import pass_seconds
 from presets import accelerators
-from presets.measurements import PointMeasurement
+from presets.measurements import NEVER_FITTED, PointMeasurement
 from presets.profiles import family_of
 
 FITTED_GROUPS = (
@@ -40,7 +40,8 @@ OLD_VLLM = "0.7"
 def usable(point: PointMeasurement) -> bool:
     """Single runs with a stated batch; a short prompt's first token is mostly server overhead and is only reported."""
     short_first_token = point.metric == "ttft_s" and point.prompt_tokens < 1024
-    return point.group in FITTED_GROUPS and point.batch is not None and not short_first_token
+    known = point.group in FITTED_GROUPS and point.model not in NEVER_FITTED
+    return known and point.batch is not None and not short_first_token
 
 
 def version_of(point: PointMeasurement) -> str:

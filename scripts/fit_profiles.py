@@ -21,7 +21,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 from fit_constants import ENGINES, FAMILY, FROM_KERNELS, OLD, Origin, profile_of
 from fit_first_tokens import first_token_fit, first_token_values, first_tokens
 from fit_kernels import all_curves, best_links
-from fit_points import PointFit, usable
+from fit_points import OLD_VLLM, PointFit, usable
 from fit_serving import Fit, rows_of
 
 from calc.collectives import LinkCurve
@@ -39,6 +39,7 @@ LINK_SYSTEMS = {
     "blackwell-gddr": ("rtx_pro_6000_server",),
 }
 SERVED_FAMILIES = ("hopper", "blackwell")
+OLD_VERSIONS = {"tensorrt-llm": (OLD,), "vllm": (OLD_VLLM,)}  # with constants of their own
 KERNEL_FAMILIES = {
     "a100-sxm4-80gb": "ampere",
     "l40s": "ada",
@@ -290,7 +291,7 @@ def served_entries(merged: dict, links: dict, origins: dict) -> list[dict]:
     """Engines that serving points tell about, by version and family."""
     engines = []
     for engine in ENGINES:
-        versions = [OLD, ""] if engine == "tensorrt-llm" else ["0.7", ""] if engine == "vllm" else [""]
+        versions = [*OLD_VERSIONS.get(engine, ()), ""]
         apart = [f for f in SERVED_FAMILIES if any(scope == f"{engine}/{f}" for _, scope in merged)]
         together = [f for f in SERVED_FAMILIES if f not in apart]
         for version in versions:

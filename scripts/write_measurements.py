@@ -185,7 +185,7 @@ POINT_MODELS = {
     "meta-llama/Llama-3.1-70B": "meta-llama/Meta-Llama-3.1-70B", "meta-llama/Llama-3.1-405B": "meta-llama/Llama-3.1-405B-Instruct-FP8",
     "meta-llama/Llama-3.1-8B-Instruct": "meta-llama/Meta-Llama-3.1-8B",
     "meta-llama/Llama-3.1-70B-Instruct": "meta-llama/Meta-Llama-3.1-70B",
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B": "", "openai/gpt-oss-20b": "", "Qwen/Qwen2.5-Coder-7B": "Qwen/Qwen2.5-7B",
+    "Qwen/Qwen2.5-Coder-7B": "Qwen/Qwen2.5-7B",
     "Qwen/Qwen3-Coder-30B-A3B-Instruct": "Qwen/Qwen3-30B-A3B", "meta-llama/Meta-Llama-3-8B": "meta-llama/Meta-Llama-3.1-8B",
     "meta-llama/Meta-Llama-3-8B-Instruct": "meta-llama/Meta-Llama-3.1-8B",
     "meta-llama/Meta-Llama-3-70B-Instruct": "meta-llama/Meta-Llama-3-70B", "nvidia/Llama-3.3-70B-Instruct": "meta-llama/Llama-3.3-70B-Instruct",

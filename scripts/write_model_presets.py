@@ -3,7 +3,8 @@
 Usage: python scripts/write_model_presets.py [folder with configs and INDEX.csv]
 
 The folder holds one config.json per model (`<org>__<name>.json`) and an INDEX.csv with the place that each was read
-from. Only fields that an adapter read are kept, so that a preset parses to the same spec as its full config; the script
+from. Models that public measurements name and the folder lacks are stated in further_models.json, each with its source.
+Only fields that an adapter read are kept, so that a preset parses to the same spec as its full config; the script
 checks that it does.
 """
 
@@ -19,6 +20,7 @@ from calc.architectures import parse, parse_reader, read_config
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "presets" / "model_configs.json"
 POPULAR = ROOT / "scripts" / "popular_models.txt"
+FURTHER = ROOT / "scripts" / "further_models.json"
 
 
 def main() -> None:
@@ -36,6 +38,8 @@ def main() -> None:
         presets[model_id] = {**provenance(row), "config": fields_read(config, model_id)}
         if quantised is not None:
             presets[model_id]["hf_quant_config"] = quantised
+    for model_id, entry in json.loads(FURTHER.read_text()).items():
+        presets[model_id] = {"source": entry["source"], "config": fields_read(entry["config"], model_id)}
     OUT.write_text(json.dumps(presets, indent=1, sort_keys=True) + "\n")
     print(f"{len(presets)} models, {OUT.stat().st_size:,} bytes")
 

@@ -161,11 +161,11 @@ OPERATOR_FORMULAS = (
         title="One collective",
         topic=TOPIC,
         result=in_seconds("collective_s", "t_{link}", "time of the collective over all layers"),
-        template=r"${repeats} \cdot ${kernel_factor} \cdot \left(${alpha_s} + \frac{${message_bytes} + "
+        template=r"${repeats} \cdot ${endpoint_factor} \cdot \left(${alpha_s} + \frac{${message_bytes} + "
         r"\sqrt{${message_bytes} \cdot ${half_bytes}}}{${link_share} \cdot ${link_bytes_per_s}}\right)",
         parameters=named(
             "repeats",
-            "kernel_factor",
+            "endpoint_factor",
             "alpha_s",
             "message_bytes",
             "half_bytes",
@@ -176,7 +176,7 @@ OPERATOR_FORMULAS = (
         example=Example(
             inputs={
                 "repeats": 1,
-                "kernel_factor": 1.0,
+                "endpoint_factor": 1.0,
                 "alpha_s": 10e-6,
                 "message_bytes": 7168 * 128 * 8,
                 "half_bytes": 0.0,

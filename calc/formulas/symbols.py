@@ -111,7 +111,7 @@ SYMBOLS = _symbols(
     ("top_k", "k", "experts that each token picks", "1"),
     ("routing", "r", "share of the distinct experts of uniform routing that traffic touches", "1"),
     # collectives, the engine, the pass
-    ("kernel_factor", "f", "times that a measured endpoint takes longer", "1"),
+    ("endpoint_factor", "f", "times that a measured endpoint takes longer", "1"),
     ("alpha_s", r"\alpha", "start-up time of a collective", "second"),
     ("message_bytes", "m", "bytes of the tensor that is sent", "byte"),
     ("half_bytes", "m_{1/2}", "bytes that the square-root term is scaled by", "byte"),

@@ -16,7 +16,7 @@ from calc.operators import KINDS, Kind
 from calc.profile import Profile, Schedule
 from calc.result import Offer
 from calc.scenario import Fidelity
-from calc.step.links import devices_inside, kernel_factor, link_of
+from calc.step.links import devices_inside, endpoint_factor, link_of
 from calc.step.rates import RateTable, datasheet_rates, rate_table
 
 Array = NDArray[np.float64]
@@ -131,7 +131,7 @@ class Stacked:
         return cast(LinkTerms, self.known[key])
 
     def _links(self, kind: Kind, ranks: int, *, nodes: int, gpus: int) -> LinkTerms:
-        factor = np.array([kernel_factor(profile) for profile in self.profiles])
+        factor = np.array([endpoint_factor(profile) for profile in self.profiles])
         found = np.array(
             [
                 self._link(offer, profile, kind, ranks, nodes=nodes, gpus=gpus)

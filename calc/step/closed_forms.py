@@ -102,7 +102,7 @@ def roofline_operator_s(
 def collective_s(
     *,
     repeats: Numbers,
-    kernel_factor: Numbers,
+    endpoint_factor: Numbers,
     alpha_s: Numbers,
     message_bytes: Numbers,
     half_bytes: Numbers,
@@ -115,7 +115,7 @@ def collective_s(
     Ignores: other traffic on the link, and overlap with computation.
     """
     travelled = message_bytes + np.sqrt(message_bytes * half_bytes)
-    return repeats * kernel_factor * (alpha_s + travelled / (link_share * link_bytes_per_s))
+    return repeats * endpoint_factor * (alpha_s + travelled / (link_share * link_bytes_per_s))
 
 
 def engine_s(

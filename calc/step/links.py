@@ -52,7 +52,7 @@ def profile_links(
     A replica of `gpus` spread over several nodes has so many of them in each.
     """
     inside = node_size or devices_inside(accelerator, nodes=nodes, gpus=gpus)
-    factor = kernel_factor(profile)
+    factor = endpoint_factor(profile)
 
     known: dict[tuple[int, int], tuple[float, float, float]] = {}
 
@@ -79,8 +79,8 @@ def profile_links(
     return seconds
 
 
-def kernel_factor(profile: Profile) -> float:
-    """Times that collectives take longer on a measured endpoint than its profile says."""
+def endpoint_factor(profile: Profile) -> float:
+    """Times that collectives take longer on a measured endpoint than its profile says; 1 where none was measured."""
     return profile.calibration.get("communication_factor")
 
 

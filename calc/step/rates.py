@@ -48,24 +48,32 @@ def bus_bytes_per_s(accelerator: Accelerator) -> float:
     return DEFAULT_LINK_BYTES_PER_S
 
 
-def compute_class(form: StoredFormat, accelerator: Accelerator) -> tuple[str, float]:
+def compute_class(
+    form: StoredFormat, accelerator: Accelerator, profile: Profile | None = None
+) -> tuple[str, float]:
     """(compute class of a profile, peak FLOP/s) of a matmul with weights in `form` on this device.
 
-    A quantised type that the device cannot compute in is dequantised to 16 bits on the way: no gain in compute.
+    A quantised type that the device, or the engine of a profile, cannot compute in is dequantised to 16 bits on the way: no
+    gain in compute.
     """
-    name, rate = _compute_rate(form, accelerator)
+    name, rate = _compute_rate(form, accelerator, profile)
     return name, accelerator.rate(rate).flop_per_s
 
 
-def _compute_rate(form: StoredFormat, accelerator: Accelerator) -> tuple[str, str]:
+def _compute_rate(
+    form: StoredFormat, accelerator: Accelerator, profile: Profile | None = None
+) -> tuple[str, str]:
     """(compute class of a profile, name of the device's rate)."""
     rates = accelerator.rates
     if form.activations in ("fp8", "int8") and form.activations in rates:
         return f"compute.{form.activations}", form.activations
     if form.activations == "nvfp4" and "fp4" in rates:
         return "compute.fp4", "fp4"
-    if form.name == "mxfp4" and "fp4" in rates and "fp8" in rates:
-        return "compute.fp8", "fp8"  # engines multiply MXFP4 weights with MXFP8 activations
+    own_kernels = profile is not None and "compute.weight_only" in profile.engine.numbers
+    if form.name == "mxfp4" and "fp4" in rates and "fp8" in rates and not own_kernels:
+        # Serving engines multiply MXFP4 weights with MXFP8 activations. llama.cpp has one matrix kernel for all of its
+        # formats, MXFP4 among them, with activations in 8-bit integers (ggml-org/llama.cpp, pull request 17906).
+        return "compute.fp8", "fp8"
     return ("compute.16bit" if form.bits >= SIXTEEN_BITS else "compute.weight_only"), _rate_16bit(accelerator)
 
 
@@ -167,7 +175,7 @@ def rate_table(formats: Sequence[str], accelerator: Accelerator, profile: Profil
     for column, name in enumerate(formats):
         form = FORMATS[name]
         share = number(_bandwidth_class(form))
-        compute_name, rate = _compute_rate(form, accelerator)
+        compute_name, rate = _compute_rate(form, accelerator, profile)
         dense = reached_flop_per_s(compute_name, accelerator, profile, rate)
         four_bit = form.bits <= 4 and compute_name == "compute.fp4"
         read[row[Kind.GEMM], column] = share * bandwidth

@@ -7,8 +7,9 @@ import pytest
 from calc.layout import Layout
 from calc.operators import KINDS, ForwardPass, Kind
 from calc.profile_numbers import ENGINE_DEFAULTS
+from calc.quantization import FORMATS
 from calc.step import StepModel
-from calc.step.rates import rate_table, reached_flop_per_s
+from calc.step.rates import compute_class, rate_table, reached_flop_per_s
 from presets import accelerators, models, profiles
 
 LLAMA = models.load("meta-llama/Meta-Llama-3.1-8B")
@@ -96,3 +97,20 @@ def test_an_8_bit_cache_gains_on_hopper_what_each_engines_kernels_gain(engine, l
 
     assert low < attention_s("h100-sxm5-80gb", "bf16") / attention_s("h100-sxm5-80gb", "fp8") < high
     assert 1.75 < attention_s("b200-sxm-180gb", "bf16") / attention_s("b200-sxm-180gb", "fp8") < 2.1
+
+
+def test_llama_cpp_multiplies_mxfp4_as_its_other_formats():
+    """gpt-oss-120b on a DGX Spark: 1,397 tokens/s over 2,048, in micro-batches of 512 (ggml-org/llama.cpp, pull request 17906,
+    before it brought FP4 products of its own). Serving engines multiply in MXFP8 there.
+    """
+    device = accelerators.load("dgx-spark-gb10")
+    spec = models.load("openai/gpt-oss-120b")
+    local, served = (
+        StepModel.of(spec, device, Layout(), profiles.load(device, engine))
+        for engine in ("llama.cpp", "vllm")
+    )
+    chunks = [ForwardPass.prefill(512.0, prefix=done) for done in (0.0, 512.0, 1024.0, 1536.0)]
+    took = sum(float(local.step(chunk).total.best[0]) for chunk in chunks)
+    assert took == pytest.approx(2048 / 1397, rel=0.15)
+    assert compute_class(FORMATS["mxfp4"], device, served.profile)[0] == "compute.fp8"
+    assert compute_class(FORMATS["mxfp4"], device, local.profile)[0] == "compute.weight_only"
