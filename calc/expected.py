@@ -174,7 +174,7 @@ def memory_of(
     kept = max(1, round(scenario.input_tokens + scenario.output_tokens))
     mean = ledger(spec, accelerator, layout, replace(chosen, max_model_len=kept), nearest=False)
     ranks = layout.attention_ranks
-    fit = int(mean.kv.max_concurrency) * ranks if mean.kv.available_bytes > 0 else 0
+    fit = mean.kv.most_running * ranks if mean.kv.available_bytes > 0 else 0
     rank = found.tightest
     weights = rank.bytes_of(LineKind.WEIGHTS)
     per_token = sequence_bytes(spec, kept, scenario.kv_format) / kept
@@ -189,7 +189,7 @@ def memory_of(
             kv_copies=1,
             kv_bytes_per_token=per_token,
             kv_bytes=max(0.0, room) * layout.gpus_per_replica,
-            tokens=mean.kv.tokens,
+            tokens=max(mean.kv.tokens, mean.kv.most_running * kept),
         ),
         found,
         fit,

@@ -16,7 +16,7 @@ from calc.scenario import Fidelity, Traffic
 from calc.step import ServingPoint
 from calc.substitution import symbols_of
 from calc.worked import Worked, WorkedPass
-from calc.worked_memory import worked_ledger, worked_sequences
+from calc.worked_memory import worked_ledger, worked_running
 from calc.worked_serving import worked_serving
 
 
@@ -65,7 +65,7 @@ def _sequences(result: Answer) -> Iterator[Worked]:
     kept = max(1, round(inputs.scenario.input_tokens + inputs.scenario.output_tokens))
     settings = engine_settings(inputs.scenario, max_model_len=kept)
     mean = ledger(inputs.spec, inputs.offer.accelerator, result.layout, settings, nearest=False)
-    yield from worked_sequences(mean)
+    yield from worked_running(mean)
 
 
 def _decode(result: Answer) -> Iterator[Worked]:

@@ -75,6 +75,33 @@ def _worked_blocks(found: Ledger) -> Iterator[Worked]:
     )
 
 
+def worked_running(found: Ledger) -> Iterator[Worked]:
+    """Sequences of the ledger's longest length that run at once, and where that is not the pool's count, why."""
+    kv = found.kv
+    if found.tightest.pool_share is None or not kv.num_blocks:
+        return
+    if kv.room is not None:
+        yield Worked(
+            formula="pool_sequences",
+            about=kv.room.what,
+            inputs={"blocks": float(kv.room.have), "blocks_per_sequence": float(kv.room.each)},
+            result=kv.room.have / kv.room.each,
+        )
+        return
+    yield from worked_sequences(found)
+    if kv.blocks_while_decoding < kv.blocks_per_sequence <= kv.num_blocks:
+        yield Worked(
+            formula="running_sequences",
+            about="windows give blocks back once a prompt is computed",
+            inputs={
+                "blocks": float(kv.num_blocks),
+                "blocks_per_sequence": float(kv.blocks_per_sequence),
+                "blocks_while_decoding": float(kv.blocks_while_decoding),
+            },
+            result=kv.most_running,
+        )
+
+
 def worked_sequences(found: Ledger) -> Iterator[Worked]:
     """Sequences of the ledger's longest length that its pool holds; an engine that counts tokens has blocks of its page."""
     kv = found.kv

@@ -22,6 +22,7 @@ from commands.arguments import (
 
 if TYPE_CHECKING:
     from calc.memory.engines import EngineSettings
+    from calc.memory.engines.ledger import KvNumbers
     from calc.model import ModelSpec
 
 
@@ -102,6 +103,19 @@ def settings(arguments: argparse.Namespace) -> EngineSettings:
     )
 
 
+def _running(kv: KvNumbers) -> list[str]:
+    """How many run at once, where that is not what the pool's count says."""
+    from calc import format as fmt
+
+    if kv.most_running == int(kv.max_concurrency):
+        return []
+    if kv.room is not None:
+        return [f"{fmt.plural(kv.most_running, 'such sequence')} at once: {kv.room.what} bound"]
+    return [
+        f"{fmt.plural(kv.most_running, 'such sequence')} at once: windows give blocks back after the prompt"
+    ]
+
+
 def _refuse_unused(arguments: argparse.Namespace, chosen: EngineSettings, spec: ModelSpec) -> None:
     """Flags about a part that the model lacks, or that the chosen engine's ledger does not read."""
     from calc.memory.engines import Engine
@@ -156,6 +170,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"  KV pool      {fmt.binary_bytes(max(0.0, kv.available_bytes))}",
         f"the log will say {fmt.count(kv.printed_tokens)} tokens",
         f"{fmt.count(kv.tokens)} can be used: {kv.max_concurrency:.2f} sequences of {fmt.count(kv.max_model_len)} tokens",
+        *_running(kv),
         *(f"assumed: {text}" for text in result.assumptions),
         *(f"would fit: {change.text}" for change in result.verdict.nearest),
     ]

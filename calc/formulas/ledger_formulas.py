@@ -93,6 +93,21 @@ LEDGER_FORMULAS = (
         ),
     ),
     Formula(
+        id="running_sequences",
+        title="Sequences that run where windows give blocks back",
+        topic=TOPIC,
+        result=Symbol(name="running_sequences", latex="N", meaning="sequences that run at once"),
+        template=r"1 + \left\lfloor \frac{${blocks} - ${blocks_per_sequence}}{${blocks_while_decoding}} \right\rfloor",
+        parameters=named("blocks", "blocks_per_sequence", "blocks_while_decoding"),
+        function=ledger.running_sequences,
+        example=Example(
+            inputs={"blocks": 1000, "blocks_per_sequence": 129, "blocks_while_decoding": 65},
+            value=14,
+            rel=0.0,
+            source="by hand: a window of 1,024 tokens, 1,024 tokens a step (129 blocks in vLLM's own test), 65 while decoding",
+        ),
+    ),
+    Formula(
         id="pool_tokens",
         title="Tokens in the pool",
         topic=TOPIC,

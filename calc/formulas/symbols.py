@@ -168,6 +168,7 @@ SYMBOLS = _symbols(
     ("block_bytes", "M_b", "bytes of one block on this GPU", "byte"),
     ("blocks", "n_b", "blocks of the pool", "1"),
     ("blocks_per_sequence", "b", "blocks that the longest sequence needs", "1"),
+    ("blocks_while_decoding", "b'", "blocks that it holds once its prompt is computed", "1"),
     ("sequences_in_pool", "N", "longest sequences that the pool holds", "1"),
     ("longest_tokens_limit", "T_{max}", "longest sequence that the engine was started for", "1"),
     ("sampler_bytes", "M_s", "peak of the dummy sampler", "byte"),

@@ -59,6 +59,16 @@ def pool_sequences(*, blocks: Numbers, blocks_per_sequence: Numbers) -> Numbers:
     return blocks / blocks_per_sequence
 
 
+def running_sequences(
+    *, blocks: Numbers, blocks_per_sequence: Numbers, blocks_while_decoding: Numbers
+) -> Numbers:
+    """Sequences that run at once where windows give blocks back: one computes its prompt, the others decode.
+
+    Source: vLLM single_type_kv_cache_manager.py (remove_skipped_blocks). Ignores: passes with several prompts, which admit fewer.
+    """
+    return 1.0 + floor_count((blocks - blocks_per_sequence) / blocks_while_decoding)
+
+
 def pool_tokens(*, sequences_in_pool: Numbers, longest_tokens_limit: Numbers) -> Numbers:
     """Tokens that the pool holds at the longest length.
 

@@ -45,6 +45,7 @@ def fit_json(ledger: Ledger, layout: Layout) -> Json:
             "printed_tokens_range": printed_range(ledger),
             "max_model_len": kv.max_model_len,
             "max_concurrency": kv.max_concurrency,
+            "most_running": kv.most_running,
             "needed_bytes_for_max_len": kv.needed_bytes,
             "longest_length": kv.longest_length,
             "padding_layers": kv.padding_layers,

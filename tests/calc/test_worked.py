@@ -28,7 +28,10 @@ SCENARIOS = {
     "tensor parallel": Scenario(model="meta-llama/Llama-2-70b-hf", gpu="h100-sxm5-80gb", tp=4),
     "experts": Scenario(model="Qwen/Qwen3-30B-A3B", gpu="b200-sxm-180gb", quantization="fp8"),
     "latent": Scenario(model="deepseek-ai/DeepSeek-V3", gpu="h200-sxm-141gb", tp=8),
-    "windows": Scenario(model="google/gemma-3-27b-it", gpu="a100-sxm4-80gb", prefix_share=0.5),
+    "windows": Scenario(
+        model="google/gemma-3-27b-it", gpu="a100-sxm4-80gb", input_tokens=3000.0, prefix_share=0.5
+    ),
+    "slots": Scenario(model="Qwen/Qwen3.5-35B-A3B", gpu="h100-sxm5-80gb", tp=2, engine="sglang"),
     "two nodes": Scenario(model="meta-llama/Llama-2-70b-hf", gpu="a100-sxm4-80gb", tp=16, nodes=2),
     "roofline": Scenario(fidelity="roofline", tp=2),
     "sglang": Scenario(engine="sglang", model="Qwen/Qwen3-8B", rate_per_s=30.0),
@@ -108,7 +111,8 @@ def test_the_worked_numbers_are_those_on_the_page(answers, name):
         assert at["decode"]["range_low_s"] == pytest.approx(result.decode.time.step_s.low)
         assert at["decode"]["range_high_s"] == pytest.approx(result.decode.time.step_s.high)
     if "pool_sequences" in at["sequences"]:
-        assert int(at["sequences"]["pool_sequences"]) * result.layout.dp == result.sequences.fit
+        running = at["sequences"].get("running_sequences", at["sequences"]["pool_sequences"])
+        assert int(running) * result.layout.dp == result.sequences.fit
     if "kv_pool_bytes" in at["memory"]:
         assert at["memory"]["kv_pool_bytes"] == pytest.approx(result.memory.kv_bytes_per_gpu)
 

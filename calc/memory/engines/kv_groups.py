@@ -240,6 +240,28 @@ def blocks_per_request(groups: CacheGroups, tokens: int, limits: StepLimits) -> 
     return sum(blocks_of_sequence(layer, tokens, limits) for _, layer in groups.groups)
 
 
+def most_running(groups: CacheGroups, num_blocks: int, tokens: int, limits: StepLimits) -> int:
+    """Sequences of `tokens` tokens that run at once: one whose prompt is being computed, the others decoding.
+
+    A sequence holds its most blocks (`blocks_per_request`) only while its prompt is computed; blocks that have left a
+    window go back to the pool before the next pass. Where nothing has a window, both are the same and this is the
+    whole part of the concurrency that the engine prints.
+
+    Source: vllm/v1/core/single_type_kv_cache_manager.py (remove_skipped_blocks before each allocation).
+    Ignores: that a pass may hold the prompts of several sequences, and the one pass by which a scheduler that works
+    ahead frees later; such a pass admits fewer.
+    """
+    most = blocks_per_request(groups, tokens, limits)
+    if not most or num_blocks < most:
+        return 0
+    return 1 + (num_blocks - most) // blocks_while_decoding(groups, tokens, limits)
+
+
+def blocks_while_decoding(groups: CacheGroups, tokens: int, limits: StepLimits) -> int:
+    """Blocks of the pool that a sequence of `tokens` tokens holds once its prompt is computed: one more token a pass."""
+    return blocks_per_request(groups, tokens, replace(limits, max_batched_tokens=1))
+
+
 def longest_length(
     groups: CacheGroups, block_bytes: int, available_bytes: float, limits: StepLimits, *, up_to: int
 ) -> int:
@@ -285,7 +307,9 @@ class Pool:
     n_groups: int
     padding_layers: int
     blocks_per_request: int
+    blocks_while_decoding: int
     max_concurrency: float
+    most_running: int
     tokens: int
     printed_tokens: int
     needed_bytes: int
@@ -329,7 +353,9 @@ def pool_of(
         n_groups=n_groups,
         padding_layers=groups.padding_layers,
         blocks_per_request=per_request,
+        blocks_while_decoding=blocks_while_decoding(groups, max_model_len, limits),
         max_concurrency=concurrency,
+        most_running=most_running(groups, num_blocks, max_model_len, limits),
         tokens=tokens,
         printed_tokens=shown,
         needed_bytes=binding.block_bytes * per_request,

@@ -66,12 +66,28 @@ class RankLedger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """The room that bounds how many sequences run: `have` of `what`, of which each sequence takes `each`."""
+
+    what: str
+    have: int
+    each: int
+
+    @property
+    def sequences(self) -> int:
+        """Whole sequences."""
+        return self.have // self.each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KvNumbers:
     """The KV pool three times over, and what it serves.
 
     logical_bytes_per_token: what the mathematics stores for one more token of a long sequence, whole model, bytes.
     reserved_bytes: what the pools of all GPUs of one replica allocate. printed_tokens: what the engine's log says;
     tokens: what can be used at the longest length. `longest_length`: of one sequence, at most max_model_len.
+    max_concurrency: sequences of max_model_len as the engine counts them, each with the most that it ever holds;
+    most_running: those that run at once, which are more where windows give blocks back after the prompt.
     """
 
     logical_bytes_per_token: int
@@ -83,10 +99,13 @@ class KvNumbers:
     printed_tokens: int
     max_model_len: int
     max_concurrency: float
+    most_running: int
     needed_bytes: int
     available_bytes: float
     longest_length: int
-    blocks_per_sequence: int = 0  # blocks that a sequence of max_model_len needs
+    blocks_per_sequence: int = 0  # most blocks that a sequence of max_model_len ever holds
+    blocks_while_decoding: int = 0  # ... and those that it holds once its prompt is computed
+    room: Room | None = None  # engines without blocks: what bounds most_running
     n_groups: int = 1
     padding_layers: int = 0
     window_tokens: int | None = None  # SGLang: tokens of the sliding pool
@@ -105,10 +124,12 @@ def numbers_of(pool: Pool, *, logical_bytes: int, reserved_bytes: float, max_mod
         printed_tokens=pool.printed_tokens,
         max_model_len=max_model_len,
         max_concurrency=pool.max_concurrency,
+        most_running=pool.most_running,
         needed_bytes=pool.needed_bytes,
         available_bytes=pool.available_bytes,
         longest_length=pool.longest_length,
         blocks_per_sequence=pool.blocks_per_request,
+        blocks_while_decoding=pool.blocks_while_decoding,
         n_groups=pool.n_groups,
         padding_layers=pool.padding_layers,
     )

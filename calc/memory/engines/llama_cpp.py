@@ -249,6 +249,7 @@ def llama_cpp_memory(
             printed_tokens=tokens,
             max_model_len=start.context,
             max_concurrency=float(cells.streams),
+            most_running=cells.streams,
             needed_bytes=int(needed),
             available_bytes=available,
             longest_length=longest_context(shape, start, settings, available_bytes=available * gpus),

@@ -29,7 +29,7 @@ from calc.memory.engines.estimates import (
 from calc.memory.engines.kv_formats import EngineKvFormat, engine_kv_format
 from calc.memory.engines.kv_groups import CacheKind
 from calc.memory.engines.kv_layers import CacheRules, count_layers
-from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
+from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger, Room
 from calc.memory.engines.nearest import fits
 from calc.memory.engines.overheads import GRAPH_FIXED_BYTES, GRAPH_RANGE
 from calc.memory.engines.settings import EngineSettings
@@ -58,6 +58,9 @@ FALLBACK_LENGTH = 8192
 WINDOW_POOL_RATIO = 0.8  # swa_full_tokens_ratio
 COMPRESSED_POOL_RATIO = 0.1  # ... of DeepSeek-V4,
 COMPRESSED_REQUESTS = 256  # and how many of its requests run at once
+# Slots of recurrent state per running request where a cache of prefixes is kept: its own, the matched prefix's, one to donate,
+# and two more for passes that are scheduled ahead (kv_cache_configurator.py; a public start has 360 slots and 72 requests).
+SLOTS_PER_REQUEST = 5
 
 
 def sglang_message(ledger: Ledger) -> str:
@@ -110,7 +113,15 @@ def sglang_memory(
             )
         )
     order = sorted(range(len(ranks)), key=lambda i: pools[i].tokens)
-    numbers = _numbers(spec, layout, settings, kv_format=start.kv_format, pools=pools, binding=order[0])
+    numbers = _numbers(
+        spec,
+        layout,
+        settings,
+        kv_format=start.kv_format,
+        pools=pools,
+        binding=order[0],
+        recurrent=shape.recurrent,
+    )
     ledger = Ledger(
         engine=Engine.SGLANG,
         version=settings.version or "newest",
@@ -211,11 +222,12 @@ def _rank(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """Bytes per token of the layers of one stage, on one GPU; recurrent bytes per sequence."""
+    """Bytes per token of the layers of one stage, on one GPU; recurrent bytes per sequence; its longest window in tokens."""
 
     full: int
     sliding: int
     state: int
+    window: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,17 +254,39 @@ class TokenPool:
             return 0
         return max(0, int(self.available_bytes / self.bytes_per_token)) // self.page * self.page
 
+    @property
+    def window_tokens(self) -> int | None:
+        """Tokens of the sliding pool; None where no layer has a window."""
+        return int(self.tokens * self.window_ratio) if self.cells.sliding else None
+
+    def room(self, tokens: int, *, slots_per_request: int, spare_slots: int) -> Room:
+        """The pool that has room for the fewest sequences of `tokens` tokens.
+
+        Ignores: the part of a prompt that is beyond the window while it is computed.
+        """
+        pools = []
+        if self.bytes_per_token:
+            pools.append(Room(what="tokens", have=self.tokens, each=tokens))
+        if self.window_tokens is not None:
+            each = min(tokens, self.cells.window)
+            pools.append(Room(what="tokens of the sliding pool", have=self.window_tokens, each=each))
+        if self.slots is not None:
+            have = max(0, self.slots - spare_slots)
+            pools.append(Room(what="slots of state", have=have, each=slots_per_request))
+        return min(pools, key=lambda pool: pool.sequences, default=Room(what="tokens", have=0, each=tokens))
+
 
 def _cells(shape: ModelShape, stage: StageLayers, rules: CacheRules) -> Cells:
-    full = sliding = state = 0
+    full = sliding = state = window = 0
     for layer, count in count_layers(shape.stage_blocks(stage.first, stage.last), rules).items():
         if layer.kind is CacheKind.SLIDING:
             sliding += count * layer.page_bytes
+            window = max(window, layer.window or 0)
         elif layer.kind is CacheKind.STATE:
             state += count * layer.page_bytes
         else:
             full += count * layer.page_bytes
-    return Cells(full=full, sliding=sliding, state=state)
+    return Cells(full=full, sliding=sliding, state=state, window=window)
 
 
 def _states(
@@ -296,12 +330,18 @@ def _numbers(
     kv_format: EngineKvFormat,
     pools: list[TokenPool],
     binding: int,
+    recurrent: bool,
 ) -> KvNumbers:
     pool = pools[binding]
     tokens, per_token, page = pool.tokens, pool.bytes_per_token, pool.page
     max_len = settings.max_model_len or spec.max_positions or FALLBACK_LENGTH
     # An engine that only refuses long requests starts; a length that was asked for must fit.
     wanted = max_len if settings.max_model_len else min(max_len, max(tokens, 1))
+    room = pool.room(
+        max_len,
+        slots_per_request=1 if not recurrent or settings.prefix_caching is False else SLOTS_PER_REQUEST,
+        spare_slots=0 if recurrent else 1,
+    )
     return KvNumbers(
         logical_bytes_per_token=logical_bytes_per_token(spec, kv_format),
         reserved_bytes=sum(p.bytes_per_token for p in pools) * tokens * layout.tp * layout.dp,
@@ -312,10 +352,12 @@ def _numbers(
         printed_tokens=tokens,
         max_model_len=max_len,
         max_concurrency=tokens / max_len,
+        most_running=room.sequences,
+        room=room,
         needed_bytes=int(per_token * wanted),
         available_bytes=pool.available_bytes,
         longest_length=min(tokens, max_len),
-        window_tokens=int(tokens * pool.window_ratio) if pool.cells.sliding else None,
+        window_tokens=pool.window_tokens,
         state_slots=pool.slots,
     )
 
