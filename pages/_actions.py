@@ -1,4 +1,4 @@
-"""The actions at the top right of every page: ready scenarios, copy link, save and load, report."""
+"""The actions at the top right of every page, in one row on a phone too: examples, copy link, save and load, report."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ GO_TO_KEY = "_go_to"
 
 def draw_actions() -> None:
     """One row of small buttons; a scenario chosen here replaces the whole sidebar."""
-    with st.container(horizontal=True, horizontal_alignment="right", gap="small"):
-        with st.popover("Ready scenarios", icon=":material/list_alt:", type="tertiary"):
+    with st.container(horizontal=True, horizontal_alignment="right", gap="xsmall"):
+        with st.popover("Examples", icon=":material/list_alt:", type="tertiary"):
             for ready in READY:
                 st.button(
                     f"**{ready.title}**  \n{plain_text(ready.question)}",
@@ -38,7 +38,9 @@ def draw_actions() -> None:
                 )
         with st.popover("Copy link", icon=":material/link:", type="tertiary"):
             _draw_link(current_scenario())
-        with st.popover("Save or load", icon=":material/save:", type="tertiary"):
+        with st.popover(
+            "File", icon=":material/save:", type="tertiary", help="Save the scenario, or load one."
+        ):
             _draw_file(current_scenario())
         _draw_report(current_scenario())
     error = st.session_state.pop(LOAD_ERROR_KEY, None)

@@ -11,6 +11,7 @@ from pages._actions import GO_TO_KEY, draw_actions
 from pages._registry import PAGES
 from pages._sidebar import draw_sidebar, link_notices
 from pages._ui import plain_text, show_error, show_title
+from pages._waiting import ROW_PX, TITLE_PX, arrive, hold
 
 HERE = Path(__file__).parent
 
@@ -32,6 +33,11 @@ def main() -> None:
     wanted = st.session_state.pop(GO_TO_KEY, None)
     if wanted in pages and pages[wanted].url_path != chosen.url_path:
         st.switch_page(pages[wanted])
+    arrive(chosen.url_path)
+    actions = st.container()
+    with actions:
+        row = hold(ROW_PX)
+    hold(*TITLE_PX)
     try:
         draw_sidebar(chosen.url_path)
     except RidgebeamError as error:
@@ -40,7 +46,9 @@ def main() -> None:
         return
     for notice in link_notices():
         st.info(plain_text(notice), icon=":material/link:")
-    draw_actions()
+    with actions:
+        row.empty()
+        draw_actions()
     try:
         chosen.run()
     except RidgebeamError as error:

@@ -72,13 +72,13 @@ def draw_sidebar(page: str) -> None:
 
     `page`: the address of the page around which they are drawn.
     """
+    st.sidebar.subheader("Model")  # at once: the page makes room for the sidebar with its first words
     if PROBLEMS_KEY not in st.session_state:
         st.session_state[PROBLEMS_KEY] = only_offered(from_query(st.query_params.to_dict()))
     else:
         _restore_what_an_interrupted_run_lost(page)
     _drop_endless_numbers()
     with st.sidebar:
-        st.subheader("Model")
         _draw(table.MODEL[0])
         _draw_pair(*table.MODEL[1:])
         with st.expander("More: paste a config.json, revision"):

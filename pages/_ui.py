@@ -19,6 +19,7 @@ from calc.formulas import FORMULAS
 from calc.provenance import Provenance
 from calc.worked import Worked
 from pages._chart_data import chart_rows
+from pages._waiting import release
 
 CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 LONGEST_READING = 20  # characters of a cell that are never broken: "160 ms (110 to 220)"
@@ -85,6 +86,7 @@ def show_error(error: RidgebeamError) -> None:
 
 def show_title(finding: str, assumptions: str = "", *, question: str = "") -> None:
     """The conclusion as the page's title, and under it, small, what was assumed; above it the question, if it is stated."""
+    release()
     if question:
         st.markdown(plain_text(question))
     st.title(plain_text(finding), anchor=False)

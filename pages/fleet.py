@@ -29,11 +29,13 @@ from pages._ui import (
     show_title,
     show_worked_maths,
 )
+from pages._waiting import hold
 from presets import accelerators
 from presets.fleet_file import EXAMPLE, MAX_BYTES, read_fleet_text
 
 FIRST_KINDS = ("h100-sxm5-80gb", "l40s")
 MOST_KINDS = 6
+BARS_PX, TABLE_PX = 336, 175  # chart and table of the example's four deployments
 TEXTS = ("name", "region", "gpu", "model", "engine")  # an empty cell of these is shown empty, not as None
 SHOWN = (
     "name",
@@ -52,6 +54,8 @@ SHOWN = (
 def main() -> None:
     """The finding, the chart, the table of results; the table of questions below it, where it can be changed."""
     place = st.container()
+    with place:
+        hold(BARS_PX, TABLE_PX)
     rows, budget, kinds = _questions()
     base = replace(
         current_scenario(), config_text="", gpu_json="", kv_bytes_per_gpu=None, tp=0, tpot_s=None, ttft_s=None

@@ -177,7 +177,7 @@ def test_a_pasted_config_is_asked_for_again_by_the_link(page, base_url, another_
 def test_a_ready_scenario_leads_to_its_page(page, base_url):
     page.goto(base_url)
     expect(title(page)).to_contain_text("A100")
-    page.get_by_role("button", name="Ready scenarios").click()
+    page.get_by_role("button", name="Examples").click()
     page.get_by_text("A simple endpoint").click()
     expect(title(page)).to_contain_text("At 80% load")
     expect(page.get_by_role("spinbutton", name="Requests per second, at peak")).to_have_value("40")
@@ -187,7 +187,7 @@ def test_save_and_load_bring_everything_back(page, base_url, tmp_path):
     page.goto(f"{base_url}/?rate=77&out=128")
     expect(title(page)).to_contain_text("A100")
     answer = title(page).inner_text()
-    page.get_by_role("button", name="Save or load").click()
+    page.get_by_role("button", name="File").click()
     with page.expect_download() as download:
         page.get_by_role("button", name="Save scenario").click()
     saved = tmp_path / "scenario.json"
@@ -195,7 +195,7 @@ def test_save_and_load_bring_everything_back(page, base_url, tmp_path):
     page.goto(base_url)
     expect(title(page)).to_contain_text("x A100")
     expect(title(page)).not_to_have_text(answer)
-    page.get_by_role("button", name="Save or load").click()
+    page.get_by_role("button", name="File").click()
     page.locator("input[type=file]").last.set_input_files(saved)
     expect(title(page)).to_have_text(answer)
 
