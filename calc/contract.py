@@ -11,61 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from calc.answer import Answer, Inputs, answer
+from calc.answer import Answer, Inputs
 from calc.errors import MissingSpec
 from calc.expected import launch_command, stated
 from calc.format_support import check_engine, not_served
 from calc.layout import Layout
 from calc.levers import LeverEffect
-from calc.memory.kv import (
-    kv_bytes_per_token,
-    sequence_bytes,
-)
 from calc.operators import ForwardPass
 from calc.proof import Proof
 from calc.provenance import Estimate, Provenance
 from calc.queueing import closed_forms
 from calc.scenario import Fidelity
 from calc.sized import replica_weight_bytes, timing_of
-from calc.sizing import BLOCK_TOKENS
 from calc.step import StepModel
-from calc.verdict import Verdict, Wall
 
 Json = dict[str, Any]
-
-
-def fit_json(inputs: Inputs) -> Json:
-    """Verb `fit`: the textbook's ledger of one GPU and what the replica's cache holds."""
-    result = answer(inputs)
-    memory, scenario = result.memory, inputs.scenario
-    fits = result.verdict.wall not in (Wall.WEIGHT_MEMORY, Wall.KV_MEMORY)
-    length = scenario.max_model_len or inputs.spec.max_positions
-    dtype = scenario.kv_format
-    needed = sequence_bytes(inputs.spec, length, dtype) if length else None
-    blocks = memory.tokens // BLOCK_TOKENS
-    return {
-        "fits": fits,
-        "verdict": (result.verdict if not fits else Verdict(fits=True)).as_json(),
-        "per_gpu": {
-            "total_bytes": round(memory.total_bytes_per_gpu),
-            "weights_bytes": round(memory.weight_bytes_per_gpu),
-            "activation_bytes": round(memory.overhead_bytes_per_gpu),
-            "non_torch_bytes": 0,
-            "graph_bytes": 0,
-            "kv_bytes": round(memory.kv_bytes_per_gpu),
-        },
-        "kv": {
-            "logical_bytes_per_token": kv_bytes_per_token(inputs.spec, dtype),
-            "block_size": BLOCK_TOKENS,
-            "num_blocks": blocks,
-            "tokens": memory.tokens,
-            "printed_tokens": blocks * BLOCK_TOKENS,
-            "max_concurrency": memory.kv_bytes / needed if needed else None,
-            "needed_bytes_for_max_len": needed,
-        },
-        "layout": result.layout.label,
-        "ranks": [],
-    }
 
 
 def step_json(inputs: Inputs, *, batch: int, context: int, prefill: int | None) -> Json:

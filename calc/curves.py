@@ -11,7 +11,7 @@ from calc.answer import Answer, replica_weight_bytes, timing_of
 from calc.arrays import Numbers
 from calc.errors import InputError
 from calc.memory.engines import LineKind
-from calc.memory.kv import largest_context, sequence_bytes, state_bytes_per_sequence, windows
+from calc.memory.kv import sequence_bytes, state_bytes_per_sequence, windows
 from calc.model import ModelSpec
 from calc.operators import ForwardPass
 from calc.parameters import count_parameters
@@ -32,17 +32,16 @@ class ContextCurve:
     """Bytes of one sequence against its length.
 
     `state_bytes`: what it holds at length 0. `kinks`: lengths from which a windowed group stops growing, with its
-    layers. `longest_in_budget`: the longest sequence that the budget holds (None: any length, or no budget).
+    layers.
     """
 
     tokens: tuple[int, ...]
     bytes: tuple[int, ...]
     state_bytes: int
     kinks: tuple[tuple[int, int], ...]
-    longest_in_budget: int | None
 
 
-def context_curve(spec: ModelSpec, *, kv_dtype: str, budget_bytes: float | None = None) -> ContextCurve:
+def context_curve(spec: ModelSpec, *, kv_dtype: str) -> ContextCurve:
     """Cache and state of one sequence from one token to the model's longest, doubling, window edges included."""
     longest = spec.max_positions or LONGEST_DEFAULT
     kinks = tuple((w.window, w.layers) for w in windows(spec, kv_dtype) if w.window < longest)
@@ -53,9 +52,6 @@ def context_curve(spec: ModelSpec, *, kv_dtype: str, budget_bytes: float | None 
         bytes=tuple(sequence_bytes(spec, n, kv_dtype) for n in tokens),
         state_bytes=state_bytes_per_sequence(spec),
         kinks=kinks,
-        longest_in_budget=None
-        if budget_bytes is None
-        else largest_context(spec, int(budget_bytes), kv_dtype),
     )
 
 

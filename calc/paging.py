@@ -33,7 +33,6 @@ class Admission:
 
     block_table: tuple[int, ...]
     cached_tokens: int
-    evicted: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +40,7 @@ class Write:
     """One token was written to `block`; `copied_from` is the shared block that was copied first, if one was."""
 
     block: int
-    is_new: bool
     copied_from: int | None = None
-    evicted: int | None = None
 
 
 @dataclass(slots=True)
@@ -97,24 +94,9 @@ class PagedKvCache:
     def block_table(self, sequence_id: int) -> tuple[int, ...]:
         return tuple(self._known(sequence_id).block_table)
 
-    def num_tokens(self, sequence_id: int) -> int:
-        return len(self._known(sequence_id).tokens)
-
-    def ref_count(self, block: int) -> int:
-        """How many sequences hold `block`."""
-        return self._ref_counts[block]
-
     def is_cached(self, block: int) -> bool:
         """Whether a prompt could hit the contents of `block`."""
         return block in self._digest_of
-
-    def filled_slots(self, block: int) -> int:
-        """Tokens that are stored in a held block (0 for a free one)."""
-        for sequence in self._sequences.values():
-            if block in sequence.block_table:
-                index = sequence.block_table.index(block)
-                return min(self.block_size, len(sequence.tokens) - index * self.block_size)
-        return 0
 
     def wasted_slots(self, sequence_id: int) -> int:
         """Token slots that are held but empty; under one block, whatever the length."""
@@ -150,14 +132,11 @@ class PagedKvCache:
         num_new = blocks_for(len(tokens), self.block_size) - len(hits)
         for block in hits:
             self._hold(block)
-        evicted: list[int] = []
-        table = hits + [self._take(evicted) for _ in range(num_new)]
+        table = hits + [self._take() for _ in range(num_new)]
         sequence = _Sequence(tokens=list(tokens), block_table=table, digests=[], salt=salt)
         self._sequences[sequence_id] = sequence
         self._register_full_blocks(sequence, len(hits) * self.block_size if computed_later else len(tokens))
-        return Admission(
-            block_table=tuple(table), cached_tokens=len(hits) * self.block_size, evicted=tuple(evicted)
-        )
+        return Admission(block_table=tuple(table), cached_tokens=len(hits) * self.block_size)
 
     def append(self, sequence_id: int, token: int) -> Write | None:
         """Write one token: into the last block, into a copy of it if it is shared, or into a new block.
@@ -168,18 +147,12 @@ class PagedKvCache:
         slot = len(sequence.tokens) % self.block_size
         last = sequence.block_table[-1]
         if slot and self._ref_counts[last] == 1:
-            write = Write(block=last, is_new=False)
+            write = Write(block=last)
         elif not self._free:
             return None
         else:
-            evicted: list[int] = []
-            block = self._take(evicted)
-            write = Write(
-                block=block,
-                is_new=True,
-                copied_from=last if slot else None,
-                evicted=evicted[0] if evicted else None,
-            )
+            block = self._take()
+            write = Write(block=block, copied_from=last if slot else None)
             if slot:
                 self._release(last)
                 sequence.block_table[-1] = block
@@ -318,12 +291,12 @@ class PagedKvCache:
                 self._block_of[digest] = block
                 self._digest_of[block] = digest
 
-    def _take(self, evicted: list[int]) -> int:
+    def _take(self) -> int:
+        """The next free block; what it still held of a cached prefix is gone."""
         block, _ = self._free.popitem(last=False)
         digest = self._digest_of.pop(block, None)
         if digest is not None:
             del self._block_of[digest]
-            evicted.append(block)
         self._ref_counts[block] = 1
         return block
 

@@ -215,7 +215,6 @@ class Smoothed:
 
     activations: Any
     weights: Any
-    factors: Any
 
 
 def smooth(*, activations: Any, weights: Any, alpha: float = 0.5) -> Smoothed:
@@ -234,7 +233,7 @@ def smooth(*, activations: Any, weights: Any, alpha: float = 0.5) -> Smoothed:
     both = (x_max > 0) & (w_max > 0)
     factors = np.ones_like(x_max)
     factors[both] = x_max[both] ** alpha / w_max[both] ** (1.0 - alpha)
-    return Smoothed(activations=x / factors, weights=w * factors, factors=factors)
+    return Smoothed(activations=x / factors, weights=w * factors)
 
 
 def _matrix(values: Any) -> Any:

@@ -126,14 +126,12 @@ class SchemeSpeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedStudy:
-    """All schemes of an engine on one layout; `base_s` and `base_prefill_s` are the times in 16 bit."""
+    """All schemes of an engine on one layout; `base_s` are the steps in 16 bit."""
 
     fidelity: str
     context: float
     prompt_tokens: float
     base_s: tuple[float, ...]
-    base_prefill_s: float
-    base_weight_bytes: int
     base_sequences: int
     schemes: tuple[SchemeSpeed, ...]
 
@@ -185,8 +183,6 @@ def speed_study(result: Answer) -> SpeedStudy:
         context=context,
         prompt_tokens=scenario.input_tokens,
         base_s=tuple(base_s.tolist()),
-        base_prefill_s=base_prefill_s,
-        base_weight_bytes=base_bytes,
         base_sequences=_sequences(base, result),
         schemes=tuple(found),
     )

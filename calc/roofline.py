@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
@@ -59,18 +58,6 @@ def attainable_share(*, intensity_flop_per_byte: Numbers, ridge_flop_per_byte: N
     """
     positive(intensity_flop_per_byte=intensity_flop_per_byte, ridge_flop_per_byte=ridge_flop_per_byte)
     return scalar(np.minimum(1.0, np.divide(intensity_flop_per_byte, ridge_flop_per_byte)))
-
-
-def bound_by(*, intensity_flop_per_byte: Numbers, ridge_flop_per_byte: Numbers) -> Any:
-    """`Bound.MEMORY` below the ridge, `Bound.COMPUTE` at and above it; an array of names for arrays.
-
-    Source: Williams, Waterman, Patterson 2009 (CACM 52(4)). Ignores: communication and overhead.
-    """
-    positive(intensity_flop_per_byte=intensity_flop_per_byte, ridge_flop_per_byte=ridge_flop_per_byte)
-    below = np.asarray(intensity_flop_per_byte) < np.asarray(ridge_flop_per_byte)
-    if below.ndim == 0:
-        return Bound.MEMORY if below else Bound.COMPUTE
-    return np.where(below, str(Bound.MEMORY), str(Bound.COMPUTE))
 
 
 def matmul_intensity(

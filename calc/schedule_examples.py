@@ -14,7 +14,6 @@ from calc.simulation.link import Link
 from calc.simulation.requests import RequestTable
 from calc.simulation.step_table import StepTable
 
-LESSON_ANSWERS = {35: (10, 20, 50, 200), 42: (50, 100, 200, 500)}
 LESSON_PROMPT_TOKENS = 32
 """Prompt of the lessons' requests (assumed: they give none; short, so that answers decide)."""
 PLAIN_STEP_S = 0.02
@@ -42,7 +41,8 @@ class Example(StrEnum):
     SCENARIO = "the scenario's traffic"
 
 
-LESSONS = {Example.FIRST_LESSON: LESSON_ANSWERS[35], Example.SECOND_LESSON: LESSON_ANSWERS[42]}
+LESSONS = {Example.FIRST_LESSON: (10, 20, 50, 200), Example.SECOND_LESSON: (50, 100, 200, 500)}
+"""Tokens of the four answers in each lesson."""
 
 
 def step_of(result: Answer) -> StepTable:

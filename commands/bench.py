@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import InputError, ProbeError
-from calc.json_text import NOT_JSON, parse_json
 from commands.arguments import OK, add_formats, add_layout, emit, positive, tokens, verb, writable, write_file
 
 if TYPE_CHECKING:
@@ -174,10 +173,10 @@ def _step_model(arguments: argparse.Namespace) -> StepModel | None:
         if arguments.calibrate or arguments.source or arguments.gpu or arguments.profile:
             raise InputError("bench", "only a part", "a prediction needs --source and --gpu")
         return None
-    from calc.profile import profile_from_json
     from calc.replica_model import replica_model
     from calc.scenario import Fidelity
     from commands.arguments import scenario
+    from presets.profiles import read_file as read_profile
     from presets.resolve import resolve
 
     hardware = {
@@ -185,19 +184,9 @@ def _step_model(arguments: argparse.Namespace) -> StepModel | None:
     }  # traffic is measured
     found = resolve(scenario(argparse.Namespace(**hardware, revision=""), gpu=arguments.gpu))
     if arguments.profile:
-        profile = profile_from_json(_json_of(Path(arguments.profile)))
+        profile = read_profile(Path(arguments.profile))
         found = replace(found, offer=replace(found.offer, profile=profile))
     return replica_model(found, found.scenario.layout, fidelity=Fidelity.EXPECTED)
-
-
-def _json_of(path: Path) -> dict[str, Any]:
-    try:
-        content = parse_json(path.read_text(encoding="utf-8"), finite=True)
-    except (OSError, *NOT_JSON) as error:
-        raise InputError("profile", str(path), f"it must be a readable JSON file ({error})") from error
-    if not isinstance(content, dict):
-        raise InputError("profile", str(path), "it must hold one JSON object")
-    return content
 
 
 def _confirm(arguments: argparse.Namespace, plan: TestPlan) -> None:

@@ -56,7 +56,6 @@ CHART_TEXT = {
 LEGEND_BELOW_PX = 88  # under the ticks and the title of a low figure's axis
 ROWS = {"autorange": "reversed", "showgrid": False}
 """A y axis of names, the first at the top."""
-DASHES = {"mean": "solid", "p50": "solid", "p95": "dash", "p99": "dot"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

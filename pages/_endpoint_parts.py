@@ -27,7 +27,6 @@ from presets.profiles.calibrated import save_calibration
 UPLOAD_KEY = "endpoint_upload"
 POINTS_KEY = "_endpoint_points"
 MAX_FILE_MB = 50
-SECONDS = "seconds"
 
 
 def show_report_metrics(report: EndpointReport) -> None:

@@ -15,7 +15,6 @@ from probes import store
 from probes.store import Run
 
 SHARES_ROOM = 1.2  # times the longest bar: its share stands beside it
-FORM_COLOURS = ("bf16", "fp32", "fp8", "fp16", "tf32", "int8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,7 +100,7 @@ def draw_details(run: Run) -> None:
         run["state"].get("reason") or "Nothing remarkable was seen, or this kind of device does not tell."
     )
     st.markdown("\n".join(f"- {plain_text(str(remark))}" for remark in remarks) or plain_text(str(reason)))
-    faults = [row for row in run["problems"] if row.get("kind") != "left out"]
+    faults = store.faults(run)
     if faults:
         with st.expander(f"{fmt.plural(len(faults), 'case')} without a number", icon=":material/rule:"):
             st.dataframe(faults, hide_index=True, key="probe-problems")

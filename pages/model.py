@@ -47,7 +47,7 @@ def main() -> None:
     )
     _predict(spec, stored, kv_dtype)
     show_metrics(_metrics(counted, stored, per_token))
-    curve = context_curve(spec, kv_dtype=kv_dtype, budget_bytes=accelerator.memory_label_bytes)
+    curve = context_curve(spec, kv_dtype=kv_dtype)
     if curve.bytes[-1]:
         made = context_figure(curve, wall_bytes=accelerator.memory_label_bytes, wall_name=accelerator.name)
         show_chart(made, alt=context_finding(curve, spec.id), key="model-context")

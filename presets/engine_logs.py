@@ -49,7 +49,6 @@ class EngineLog:
     version: str
     model: str
     gpu: str
-    n_gpus: int | None
     tp: int
     pp: int
     dp: int
@@ -73,7 +72,6 @@ class EngineLog:
     free_bytes: float | None
     label_gb: int | None
     needed_bytes: float | None
-    estimated_length: int | None
     failed: bool
     config: str
     roles: tuple[str, ...]
@@ -153,7 +151,6 @@ def _free_bytes(card: str) -> float | None:
 def _log(row: dict[str, str], config: str, roles: tuple[str, ...]) -> EngineLog:
     notes = row["notes"] or ""
     needed = re.search(r"([\d.]+) GiB KV (?:cache )?(?:is )?needed", notes)
-    estimated = re.search(r"estimated max length (\d+)", notes)
     stored = re.search(r"stored bytes against loaded weights ([+-][\d.]+)%", notes)
     card = row["gpu"]
     total = re.search(r"total ([\d.]+) ?GiB|of ([\d.]+) GiB|\(([\d.]+) GiB", card)
@@ -165,7 +162,6 @@ def _log(row: dict[str, str], config: str, roles: tuple[str, ...]) -> EngineLog:
         version=row["engine_version"],
         model=row["model_id"],
         gpu=row["gpu"],
-        n_gpus=_whole(row["n_gpus"]),
         tp=_whole(row["tp"]) or 1,
         pp=_whole(row["pp"]) or 1,
         dp=_whole(row["dp"]) or 1,
@@ -189,7 +185,6 @@ def _log(row: dict[str, str], config: str, roles: tuple[str, ...]) -> EngineLog:
         free_bytes=_free_bytes(card),
         label_gb=int(label[1]) if label else None,
         needed_bytes=float(needed[1]) * GIB if needed else None,
-        estimated_length=int(estimated[1]) if estimated else None,
         failed="FAILED" in notes,
         config=config,
         roles=roles,

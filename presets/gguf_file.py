@@ -82,12 +82,6 @@ def read_hub_gguf(reference: HubReference, *, token: str | None = None) -> GgufM
     return model
 
 
-def forget() -> None:
-    """Empty the memory of what was read from hubs."""
-    with _LOCK:
-        _READ.clear()
-
-
 def _fetch(client: HubClient, reference: HubReference) -> GgufModel:
     file, commit = _chosen_file(client, reference)
 

@@ -47,7 +47,6 @@ class LocalDevice:
     reserved_bytes: int | None  # what the driver keeps of the total for itself
     driver: str | None
     compute_capability: str | None = None
-    power_limit_w: float | None = None
     mig_enabled: bool = False
     accelerator: Accelerator | None = None
     reason: str = ""
@@ -143,7 +142,6 @@ def _device(pynvml: Any, index: int, driver: str | None) -> LocalDevice | None:
     name = _text(_asked(pynvml, "nvmlDeviceGetName", handle)) or "unknown device"
     total, used, reserved = _memory(pynvml, handle)
     capability = _asked(pynvml, "nvmlDeviceGetCudaComputeCapability", handle)
-    limit_mw = _asked(pynvml, "nvmlDeviceGetEnforcedPowerLimit", handle)
     mig_mode = _asked(pynvml, "nvmlDeviceGetMigMode", handle)
     device = LocalDevice(
         index=index,
@@ -154,7 +152,6 @@ def _device(pynvml: Any, index: int, driver: str | None) -> LocalDevice | None:
         reserved_bytes=reserved,
         driver=driver,
         compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
-        power_limit_w=limit_mw / 1000 if limit_mw else None,
         mig_enabled=bool(mig_mode and mig_mode[0]),
     )
     return _matched(device)

@@ -9,7 +9,6 @@ and never ranked by cost.
 from __future__ import annotations
 
 import datetime as dt
-import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -77,10 +76,6 @@ class Price:
     @property
     def usd_per_gpu_hour(self) -> float:
         return self.usd_per_hour / self.gpus_per_instance
-
-    def usd_per_hour_for(self, gpus: int) -> float:
-        """USD per hour for `gpus` devices when only whole instances can be had."""
-        return math.ceil(gpus / self.gpus_per_instance) * self.usd_per_hour
 
     def age_days(self, today: dt.date) -> int | None:
         """Days since the price was read; None for the user's own price."""
@@ -151,16 +146,6 @@ def _price(reading: Mapping[str, Any], entry: Mapping[str, Any], where: str) -> 
         raise InputError(f"{where}, {error.field}", error.got, error.allowed) from error
 
 
-def snapshot_date() -> dt.date:
-    """The newest date in the snapshot: its age is what pages print beside any price."""
-    return max(price.date for price in snapshot() if price.date is not None)
-
-
-def clouds() -> tuple[str, ...]:
-    """The clouds of the snapshot, in alphabetical order."""
-    return tuple(sorted({price.cloud for price in snapshot()}))
-
-
 def prices_of(
     gpu_id: str, *, kind: PriceKind | None = PriceKind.ON_DEMAND, cloud: str | None = None
 ) -> tuple[Price, ...]:
@@ -210,10 +195,3 @@ def spread_of(gpu_id: str, *, kind: PriceKind = PriceKind.ON_DEMAND) -> tuple[fl
     """The cheapest and the dearest current price per GPU hour of that kind; None where there is none."""
     found = [p.usd_per_gpu_hour for p in current(prices_of(gpu_id, kind=kind)) if not p.doubtful]
     return (min(found), max(found)) if found else None
-
-
-def ranked_by_cost(prices: Mapping[str, Price | None]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The accelerators with a price, cheapest per hour first, and those without one, in the order given."""
-    priced = {gpu_id: price for gpu_id, price in prices.items() if price is not None}
-    ranked = sorted(priced, key=lambda gpu_id: priced[gpu_id].usd_per_gpu_hour)
-    return tuple(ranked), tuple(gpu_id for gpu_id in prices if gpu_id not in priced)

@@ -14,7 +14,6 @@ COMPLETE, PARTIAL, CANCELLED, FAILED, INTERRUPTED = (
     "failed",
     "interrupted",
 )
-LEFT_OUT = "left out"  # a problem that is a choice, not a fault
 
 
 def run_of(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:

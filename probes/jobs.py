@@ -20,7 +20,7 @@ from typing import Any
 
 from calc.errors import ProbeError
 from calc.json_text import NOT_JSON, parse_json
-from probes import assemble, locks, store
+from probes import assemble, store
 from probes.processes import end_group, how_it_ended, is_alive, new_group, start_time
 from probes.registry import DEPTHS, FULL, GROUP_LIMIT_S, PROBES, QUICK
 from probes.worker_codes import NOT_WRITTEN
@@ -276,12 +276,6 @@ def current() -> str | None:
         if alive:
             return folder.name
     return None
-
-
-def locked(device_key: str) -> bool:
-    """Whether some process measures that device now."""
-    found = locks.holder(store.folder() / "locks" / f"{device_key}.lock")
-    return found is not None and found.alive
 
 
 def stderr_of(job_id: str) -> str:

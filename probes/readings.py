@@ -23,7 +23,7 @@ Case = Mapping[str, Any]
 class Readings:
     """Rates of one run; None for what it has not. bytes/s, FLOP/s and seconds.
 
-    `bandwidth`: the best of scale, triad and read beyond the last cache; `cache_bandwidth`: the best that fits in it.
+    `bandwidth`: the best of scale, triad and read beyond the last cache.
     `compute` by format: sustained where that was measured, else the best product; where products of few tokens run at a
     higher rate than that (a processor without units for the format), theirs, and the large ones' is in `large_products`. `weights` by format: bytes of weights
     read per second by products of few tokens. `attention`: cached bytes per second; `prefill_attention`: FLOP/s.
@@ -31,18 +31,14 @@ class Readings:
 
     bandwidth: float | None
     peak_bandwidth: float | None
-    cache_bandwidth: float | None
     compute: Mapping[str, float]
     peak_compute: Mapping[str, float]
-    burst: Mapping[str, float]
     large_products: Mapping[str, float]
     weights: Mapping[str, float]
     kernel_s: float | None
-    eager_s: float | None
     attention: float | None
     attention_way: str
     prefill_attention: float | None
-    prefill_backend: str
     sixteen_bit: str
 
     @property
@@ -55,10 +51,7 @@ def readings(run: Mapping[str, Any]) -> Readings:
     cases = run["cases"]
     plateau = [case for case in of_probe(cases, "bandwidth") if not case["parameters"].get("sweep")]
     plateau = [case for case in plateau if case["parameters"].get("kernel") != "copy"]
-    sweep = [case for case in of_probe(cases, "bandwidth") if case["parameters"].get("sweep")]
-    cache = float(run["device"].get("cache_bytes") or 0)
-    hot = [case for case in sweep if 0.05 * cache <= case["parameters"]["bytes"] <= 0.6 * cache]
-    compute, peaks, burst = _compute(cases)
+    compute, peaks = _compute(cases)
     large = _few_token_rates(cases, compute)
     sixteen = next((form for form in SIXTEEN_BIT if form in compute), "bf16")
     launch = {case["parameters"]["way"]: case["value"] for case in of_probe(cases, "launch")}
@@ -67,18 +60,14 @@ def readings(run: Mapping[str, Any]) -> Readings:
     return Readings(
         bandwidth=_top(plateau, "value"),
         peak_bandwidth=_top([*plateau, *of_probe(cases, "skinny_gemm")], "best"),
-        cache_bandwidth=_top(hot, "value"),
         compute=compute,
         peak_compute=peaks | _attention_peak(prompts, peaks, sixteen),
-        burst=burst,
         large_products=large,
         weights=_weights(cases, compute),
         kernel_s=launch.get("graph", launch.get("eager")),
-        eager_s=launch.get("eager"),
         attention=attention["value"] if attention else None,
         attention_way=str(attention["parameters"]["way"]) if attention else "",
         prefill_attention=prompts["value"] if prompts else None,
-        prefill_backend=str(prompts["parameters"]["backend"]) if prompts else "",
         sixteen_bit=sixteen,
     )
 
@@ -100,11 +89,10 @@ def _top(cases: list[Case], which: str) -> float | None:
     return max(values, default=None)
 
 
-def _compute(cases: list[Case]) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    """(sustained, best sample, burst) FLOP/s by format. A quick product's best stands in where nothing was sustained."""
+def _compute(cases: list[Case]) -> tuple[dict[str, float], dict[str, float]]:
+    """(sustained, best sample) FLOP/s by format. A quick product's best stands in where nothing was sustained."""
     compute: dict[str, float] = {}
     peaks: dict[str, float] = {}
-    burst: dict[str, float] = {}
     for case in of_probe(cases, "gemm"):
         form = case["parameters"]["format"]
         compute[form] = max(compute.get(form, 0.0), float(case["value"]))
@@ -112,9 +100,8 @@ def _compute(cases: list[Case]) -> tuple[dict[str, float], dict[str, float], dic
     for case in of_probe(cases, "sustained"):
         form = case["parameters"]["format"]
         compute[form] = float(case["value"])
-        burst[form] = float(case["extra"].get("burst", case["value"]))
         peaks[form] = max(peaks.get(form, 0.0), float(case["extra"].get("best", case["value"])))
-    return compute, peaks, burst
+    return compute, peaks
 
 
 def _attention_peak(prompts: Case | None, peaks: Mapping[str, float], form: str) -> dict[str, float]:

@@ -13,7 +13,7 @@ class Probe:
     """One probe: the module with its `cases(bench)`, and the process group that it runs in.
 
     `quick_s`, `full_s`: seconds that it is expected to take, for the remaining time that is shown before anything was
-    measured. `devices`: kinds that have what it measures. `all_devices`: sees every device of the machine.
+    measured. `devices`: kinds that have what it measures.
     """
 
     name: str
@@ -23,7 +23,6 @@ class Probe:
     quick_s: float
     full_s: float
     devices: tuple[str, ...] = EVERY_DEVICE
-    all_devices: bool = False
 
 
 PROBES = (
@@ -109,7 +108,6 @@ PROBES = (
         quick_s=10,
         full_s=40,
         devices=("cuda", "rocm", "xpu"),
-        all_devices=True,
     ),
 )
 
@@ -119,6 +117,7 @@ DEPTHS = (QUICK, FULL)
 # Hard limits in seconds: a whole group, and the time within which a worker must say something.
 GROUP_LIMIT_S = {QUICK: 60.0, FULL: 150.0}
 SILENCE_LIMIT_S = 45.0
+LEFT_OUT = "left out"  # the kind of a problem that is a choice, not a fault
 # What a probe may spend, over what is expected, before it leaves out the cases that are not essential.
 OVERRUN = 1.25
 
@@ -129,11 +128,6 @@ def budget_s(name: str, depth: str) -> float:
     if name not in known:
         return GROUP_LIMIT_S[depth]
     return OVERRUN * (known[name].quick_s if depth == QUICK else known[name].full_s)
-
-
-def probe_named(name: str) -> Probe:
-    """The probe of that name; KeyError where there is none."""
-    return {probe.name: probe for probe in PROBES}[name]
 
 
 def groups(probes: tuple[Probe, ...], *, together: bool = False) -> dict[str, tuple[Probe, ...]]:

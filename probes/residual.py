@@ -1,12 +1,12 @@
 """A measured layer against the sum of its parts: the step model on the run's own rates, with torch as the engine. No torch.
 
-Where the ratio leaves 0.7 to 1.4 the parts do not explain the layer. That is shown; nothing is rescaled by it.
+A ratio far from 1 says that the parts do not explain the layer. It is shown; nothing is rescaled by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from calc.layout import Layout
 from calc.model import ModelSpec
@@ -15,8 +15,6 @@ from calc.step import StepModel
 from probes.layer_shapes import one_layer
 from probes.measured import accelerator_of, torch_profile
 from probes.readings import of_probe
-
-EXPLAINED: Final = (0.7, 1.4)
 
 
 def layer_rows(run: Mapping[str, Any], spec: ModelSpec) -> list[dict[str, Any]]:

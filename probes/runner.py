@@ -348,12 +348,6 @@ def chosen_probes(request: Mapping[str, Any], kind: str) -> tuple[Probe, ...]:
     return tuple(found)
 
 
-def expected_s(request: Mapping[str, Any], kind: str) -> float:
-    """Seconds that a request is expected to take."""
-    probes = chosen_probes(request, kind)
-    return sum(probe.quick_s if request["depth"] == QUICK else probe.full_s for probe in probes)
-
-
 if __name__ == "__main__":
     os.umask(0o077)
     sys.exit(main(sys.argv[1:]))

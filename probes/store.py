@@ -20,10 +20,10 @@ from typing import Any, Final
 from calc.accelerator import Accelerator
 from calc.errors import InputError, ProbeError
 from calc.json_text import NOT_JSON, parse_json
-from calc.profile import DeviceProfile
 from presets.profiles.calibrated import data_folder
 from probes import measured, readings, run_form, sanity
 from probes.readings import Readings
+from probes.registry import LEFT_OUT
 from probes.sanity import Finding
 from probes.whole_path_line import WholePathLine
 
@@ -183,18 +183,9 @@ def delete(run_id: str) -> None:
         ) from error
 
 
-def latest_for(uuid_or_key: str) -> Run | None:
-    """The newest complete run of the device with that UUID or key, measured here and not imported."""
-    for run in history():
-        own = {run["device"].get("uuid"), run["device"].get("key")}
-        if uuid_or_key in own and not run.get("imported") and run["status"] == "complete":
-            return run
-    return None
-
-
-def device_profile(run_id: str, base: DeviceProfile | None = None) -> DeviceProfile:
-    """A stored run as the DeviceProfile of its device, over the fitted profile of its family where that is given."""
-    return measured.device_profile(load(run_id), base)
+def faults(run: Run) -> list[dict[str, Any]]:
+    """The problems of a run that nobody chose: cases that were tried and gave no number."""
+    return [problem for problem in run["problems"] if problem.get("kind") != LEFT_OUT]
 
 
 def compare(first: Run, second: Run) -> list[dict[str, Any]]:

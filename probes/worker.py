@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from probes.events import emit
-from probes.registry import budget_s
+from probes.registry import LEFT_OUT, budget_s
 from probes.worker_codes import BAD_CONTEXT
 
 PAUSE_SHARE, LONGEST_PAUSE_S = 5.0, 1.0
@@ -103,7 +103,7 @@ def _probe(
                 "problem",
                 probe=name,
                 case=case.name,
-                kind="left out",
+                kind=LEFT_OUT,
                 message="The time for this probe was spent.",
             )
             continue

@@ -28,7 +28,6 @@ from calc.step import StepModel
 
 Array = NDArray[np.float64]
 
-SCALARS = ("decode_factor", "prefill_factor", "step_s", "sequence_s", "ttft_s")
 PRIOR_LOG_FACTOR = log(
     2.0
 )  # a fitted profile is within a factor of two, nearly always; its held-out errors are 10 to 30%

@@ -120,16 +120,6 @@ def cross_bytes_per_encoder_token(spec: ModelSpec, kv_dtype: str = "bf16") -> in
     )
 
 
-def caching_layers(spec: ModelSpec) -> int:
-    """Layers that keep a cache of their own tokens, of whatever kind; shared, cross and recurrent ones do not."""
-    return sum(
-        count
-        for count, sublayer in decoder_sublayers(spec)
-        if isinstance(sublayer, LatentAttention | CompressedAttention)
-        or (isinstance(sublayer, Attention) and not sublayer.cross and sublayer.cached_elements_per_token)
-    )
-
-
 def state_elements(spec: ModelSpec) -> tuple[int, int]:
     """(convolution, recurrent) elements of fixed state that one sequence keeps."""
     conv = recurrent = 0

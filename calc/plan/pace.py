@@ -21,7 +21,6 @@ from calc.step.seconds import BATCHED_SEQUENCES, soft_maximum
 
 Array = NDArray[np.float64]
 
-READS_WEIGHTS = (KINDS.index(Kind.GEMM), KINDS.index(Kind.EXPERTS))
 ATTENTION = KINDS.index(Kind.ATTENTION)
 PREFILL_ATTENTION = KINDS.index(Kind.PREFILL_ATTENTION)
 

@@ -45,11 +45,6 @@ class Service(ABC):
         ]
         return np.clip(values, 0.0, 1.0).reshape(np.shape(t_s))
 
-    @property
-    def second_moment_s2(self) -> float:
-        """E[S²]."""
-        return self.mean_s**2 * (1.0 + self.scv)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedService(Service):

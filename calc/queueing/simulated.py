@@ -13,7 +13,6 @@ from math import inf, sqrt
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calc.arrays import not_negative, positive_finite
 from calc.errors import InputError
@@ -81,35 +80,6 @@ def simulate_line(*, gaps_s: Any, services_s: Any, servers: int = 1) -> Simulate
         heapq.heapreplace(free, start + service)
         waits[i] = start - arrival
     return Simulated(arrivals_s=arrivals, waits_s=waits, times_s=waits + services)
-
-
-def times_in_system_s(
-    *,
-    arrivals_per_s: float,
-    service_s: float,
-    requests: int,
-    seed: int,
-    servers: int = 1,
-    even_work: bool = False,
-) -> NDArray[np.float64]:
-    """Seconds that each of `requests` spends from arrival to departure, first come first served, from an empty start.
-
-    Poisson arrivals; exponential work of mean `service_s`, or exactly that much each (`even_work`). Shape (requests,).
-
-    Source: `simulate_line`. Ignores: nothing of the model; the first requests find an emptier system than the steady
-    one, so a short run reads low.
-    """
-    positive_finite(arrivals_per_s=arrivals_per_s, service_s=service_s)
-    not_negative(seed=seed)
-    if not 1 <= requests <= MOST_REQUESTS or servers < 1:
-        raise InputError(
-            "requests", requests, f"it must be from 1 to {MOST_REQUESTS:,}, on at least one server"
-        )
-    random = np.random.default_rng(seed)
-    gaps = random.exponential(1.0 / arrivals_per_s, requests)
-    work = np.full(requests, service_s) if even_work else random.exponential(service_s, requests)
-    run = simulate_line(gaps_s=gaps, services_s=work, servers=servers)
-    return np.asarray(run.times_s, dtype=np.float64)
 
 
 def simulate_sharing(

@@ -179,10 +179,3 @@ class RequestTable:
             output_tokens=np.tile(self.output_tokens, times),
             name=self.name,
         )
-
-
-def prefix_block_hits(table: RequestTable) -> tuple[int, int]:
-    """(blocks that an earlier request had, all blocks) of the prompts: the hits of a cache without end."""
-    if table.prefix_ids is None:
-        return 0, 0
-    return len(table.prefix_ids) - len(np.unique(table.prefix_ids)), len(table.prefix_ids)

@@ -27,7 +27,6 @@ PCIE_LANE_BYTES_PER_S: Final = {
 }
 DEFAULT_LINK_BYTES_PER_S: Final = 16 * PCIE_LANE_BYTES_PER_S["gen4"]
 SIXTEEN_BITS = 16
-EIGHT_BITS = 8
 
 
 def link_bytes_per_s(accelerator: Accelerator, devices: int = 2) -> float:

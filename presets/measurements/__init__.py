@@ -24,7 +24,6 @@ INFERENCEX_LENGTH_SHARE: Final = 0.9
 LLAMA_CPP_MICRO_BATCH: Final = 512  # tokens that llama.cpp computes at a time by default
 # Models whose configs were added when all constants stood: no fit sees their rows, which makes them a check of everything else.
 NEVER_FITTED: Final = ("openai/gpt-oss-20b", "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B")
-SINGLE_USER_ENGINES: Final = ("llama.cpp", "ollama", "exllamav2", "mlc", "gpt-fast", "mlx")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from solved_cases import GB, card, kv_shape, picked, solves
 
 from calc import roofline, textbook
+from calc.roofline import Bound
 
 
 @solves("ridge-a100", "ridge-h100")
@@ -31,8 +32,8 @@ def matmul(i):
 @solves("weights-only-intensity")
 def weights_only(i):
     intensity = roofline.weights_only_intensity(**picked(i, "tokens", "bytes_per_param"))
-    bound = roofline.bound_by(intensity_flop_per_byte=intensity, ridge_flop_per_byte=i["ridge"])
-    return {"intensity": intensity, "bound": bound}
+    share = roofline.attainable_share(intensity_flop_per_byte=intensity, ridge_flop_per_byte=i["ridge"])
+    return {"intensity": intensity, "bound": [Bound.MEMORY if one < 1 else Bound.COMPUTE for one in share]}
 
 
 @solves("decode-attention-intensity", "decode-attention-intensity-groups")

@@ -4,26 +4,40 @@ import numpy as np
 from solved_cases import MS, picked, solves
 
 from calc import batching, goodput, quantization_error, speculative
+from calc.paging import PagedKvCache
 from calc.queueing import closed_forms
+from calc.schedule import Scheduling, schedule
+from calc.schedule_examples import lesson_requests
+from calc.simulation.results import Spread
+from calc.simulation.step_table import StepTable
+
+STEP = StepTable.affine(fixed_s=0.02, prefill_s=2e-4, decode_s=1e-3, kv_s=2e-7)
 
 
 @solves("static-slots-1", "static-slots-2")
 def static_slots(i):
-    use = batching.static_slot_use(i["outputs"])
-    return {"slot_steps": use.slot_steps, "useful": use.useful, "share": use.share}
+    requests = lesson_requests(tuple(i["outputs"]), rounds=1)
+    ran = schedule(Scheduling.STATIC, requests, STEP, slots=4, token_budget=512)
+    return {"slot_steps": ran.slot_steps, "useful": ran.useful_slot_steps, "share": ran.slot_use}
 
 
 @solves("paged-sharing")
 def paged_sharing(i):
-    shared = batching.prompt_sharing(**i)
-    return {
-        "blocks": shared.prompt_blocks,
-        "last_block_tokens": shared.last_block_tokens,
-        "unshared": shared.unshared_blocks,
-        "shared": shared.shared_blocks,
-        "refcount": shared.reference_count,
-        "after_first_write": shared.blocks_after_first_write,
+    cache = PagedKvCache(num_blocks=300, block_size=i["block_size"])
+    table = cache.add(0, range(i["prompt_tokens"])).block_table
+    samples = range(i["samples"])
+    for sample in samples[1:]:
+        cache.fork(0, sample)
+    found = {
+        "blocks": len(table),
+        "last_block_tokens": i["block_size"] - cache.wasted_slots(0),
+        "unshared": sum(len(cache.block_table(sample)) for sample in samples),
+        "shared": cache.num_used_blocks,
+        "refcount": sum(table[-1] in cache.block_table(sample) for sample in samples),
     }
+    for sample in samples:
+        cache.append(sample, 7)
+    return found | {"after_first_write": cache.num_used_blocks}
 
 
 @solves("paged-waste-bound")
@@ -96,12 +110,8 @@ def little(i):
 
 @solves("p99-hides-in-mean")
 def hidden_in_mean(i):
-    seen = {"values": i["values_s"], "counts": i["counts"]}
-    return {
-        "mean_s": goodput.mean_of_counts(**seen),
-        "p50_s": goodput.percentile_of_counts(**seen, percentile=50),
-        "p99_s": goodput.percentile_of_counts(**seen, percentile=99),
-    }
+    spread = Spread.of(np.repeat(i["values_s"], i["counts"]))
+    return {"mean_s": spread.mean, "p50_s": spread.p50, "p99_s": spread.p99}
 
 
 @solves("goodput")

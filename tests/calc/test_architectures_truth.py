@@ -8,6 +8,7 @@ import pytest
 from calc.architectures import parse
 from calc.errors import InputError
 from calc.memory import kv
+from calc.model import Attention, CompressedAttention, LatentAttention
 from calc.parameters import buffer_elements, count_parameters
 
 pytestmark = pytest.mark.reference
@@ -74,6 +75,16 @@ def parameter_facts(spec):
     }
 
 
+def caching_layers(spec):
+    """Layers that keep a cache of their own tokens; shared, cross and recurrent ones do not."""
+    return sum(
+        count
+        for count, sublayer in kv.decoder_sublayers(spec)
+        if isinstance(sublayer, LatentAttention | CompressedAttention)
+        or (isinstance(sublayer, Attention) and not sublayer.cross and sublayer.cached_elements_per_token)
+    )
+
+
 def state_facts(spec):
     windows = kv.windows(spec)
     conv, recurrent = kv.state_elements(spec)
@@ -86,7 +97,7 @@ def state_facts(spec):
         "state_recurrent_elems": recurrent,
         "indexer_bytes_per_token_bf16": kv.indexer_bytes_per_token(spec),
         "cross_bytes_per_encoder_token": kv.cross_bytes_per_encoder_token(spec),
-        "layers_with_kv": kv.caching_layers(spec),
+        "layers_with_kv": caching_layers(spec),
     }
 
 

@@ -1,13 +1,11 @@
-"""Roofline, speculation, batching, goodput: what must hold for all inputs, and simulations of small cases."""
+"""Roofline and speculation: what must hold for all inputs, and simulations of small cases."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc import batching, goodput, roofline, speculative
-from calc.errors import InputError
-from calc.roofline import Bound
+from calc import roofline, speculative
 
 A100 = {"peak_flop_per_s": 312e12, "bandwidth_bytes_per_s": 2.04e12}
 SHARES = st.floats(0, 0.99)
@@ -22,8 +20,7 @@ def test_the_roofline_is_the_lower_of_two_roofs(intensity):
     assert reached == pytest.approx(share * A100["peak_flop_per_s"])
     assert reached <= A100["peak_flop_per_s"] * (1 + 1e-12)
     assert reached <= intensity * A100["bandwidth_bytes_per_s"] * (1 + 1e-12)
-    bound = roofline.bound_by(intensity_flop_per_byte=intensity, ridge_flop_per_byte=ridge)
-    assert (bound is Bound.COMPUTE) == (intensity >= ridge)
+    assert (share == 1) == (intensity >= ridge)
 
 
 @settings(deadline=None, max_examples=60)
@@ -98,48 +95,3 @@ def test_checking_gets_dear_in_a_large_batch():
     )
     assert cheap > 2
     assert dear < 1
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.integers(1, 500), min_size=1, max_size=40), st.integers(1, 8))
-def test_slots_hold_every_token(outputs, slots):
-    whole = batching.continuous_slot_use(outputs, slots=slots)
-    assert whole.useful == sum(outputs)
-    assert 0 < whole.share <= 1
-    fixed = batching.static_slot_use(outputs)
-    assert fixed.share == pytest.approx(
-        batching.static_slot_share(
-            useful_tokens=sum(outputs), slots=len(outputs), longest_tokens=max(outputs)
-        )
-    )
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.integers(1, 16), st.integers(1, 5000), st.sampled_from([1, 16, 256]))
-def test_sharing_never_takes_more_blocks(samples, prompt, block_size):
-    shared = batching.prompt_sharing(samples=samples, prompt_tokens=prompt, block_size=block_size)
-    assert shared.shared_blocks <= shared.unshared_blocks
-    assert 1 <= shared.last_block_tokens <= block_size
-    # written one token each: no fewer blocks than shared whole blocks and a last one for each sample
-    whole = prompt // block_size
-    assert shared.blocks_after_first_write == whole + samples
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    st.lists(st.tuples(st.floats(0, 1e6), st.integers(1, 50)), min_size=1, max_size=20),
-    st.floats(0.1, 100),
-)
-def test_percentiles_of_counts_are_those_of_the_spelled_out_list(pairs, percentile):
-    values, counts = zip(*pairs, strict=True)
-    spelled = np.repeat(values, counts)
-    found = goodput.percentile_of_counts(values=values, counts=counts, percentile=percentile)
-    assert np.mean(spelled <= found) >= percentile / 100 - 1e-9
-    assert np.mean(spelled < found) < percentile / 100
-    assert goodput.mean_of_counts(values=values, counts=counts) == pytest.approx(spelled.mean())
-
-
-def test_attainment():
-    assert goodput.attainment(finished_per_s=10, missed_per_s=3) == pytest.approx(0.7)
-    with pytest.raises(InputError):
-        goodput.mean_of_counts(values=[1.0, 2.0], counts=[1])

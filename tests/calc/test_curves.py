@@ -7,7 +7,7 @@ from calc.answer import answer
 from calc.curves import batch_curve, context_curve, memory_bar
 from calc.errors import InputError
 from calc.formulas import FORMULAS
-from calc.memory.kv import sequence_bytes
+from calc.memory.kv import largest_context, sequence_bytes
 from calc.scenario import Scenario, Traffic
 from calc.substitution import STEP_FORMULAS, formulas_of, symbols_of
 from presets import models
@@ -55,7 +55,7 @@ def test_memory_bar_adds_up_to_the_card(textbook_13b):
 @pytest.mark.parametrize("model_id", ["Qwen/Qwen3-0.6B", "mistralai/Mistral-7B-v0.1", "example-8b"])
 def test_context_curve_is_the_sequence_bytes_at_every_point(model_id):
     spec = models.load(model_id)
-    curve = context_curve(spec, kv_dtype="bf16", budget_bytes=32e9)
+    curve = context_curve(spec, kv_dtype="bf16")
     assert list(curve.bytes) == [sequence_bytes(spec, n, "bf16") for n in curve.tokens]
     assert list(curve.tokens) == sorted(set(curve.tokens))
     for window, _ in curve.kinks:
@@ -64,8 +64,7 @@ def test_context_curve_is_the_sequence_bytes_at_every_point(model_id):
 
 def test_example_8b_holds_seven_long_conversations_worth_of_tokens():
     # worked case kv-example-8b: 32 GB over 131,072 bytes a token
-    curve = context_curve(models.load("example-8b"), kv_dtype="bf16", budget_bytes=32e9)
-    assert curve.longest_in_budget == 32_000_000_000 // 131_072
+    assert largest_context(models.load("example-8b"), 32_000_000_000, "bf16") == 32_000_000_000 // 131_072
 
 
 @pytest.mark.parametrize("step", STEP_FORMULAS)

@@ -1,7 +1,8 @@
-"""The small simulations against the formulas, within their own standard errors, and Little's law counted by hand."""
+"""The small simulations against the formulas, within their own standard errors, simpy's own event loop, and Little's law counted by hand."""
 
 import numpy as np
 import pytest
+import simpy
 
 from calc.errors import InputError
 from calc.queueing import MD1, MM1, MMc, batch_means, simulate_line, simulate_sharing
@@ -44,6 +45,33 @@ def test_one_server_either_way_is_the_same():
         recursion.append(max(0.0, heap - arrival))
         heap = max(arrival, heap) + service
     assert simulate_line(gaps_s=gaps, services_s=services).waits_s == pytest.approx(recursion, abs=1e-9)
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_each_request_leaves_when_simpy_lets_it_leave(servers):
+    requests, rate, service = 500, 40.0, 0.020 * servers
+    random = np.random.default_rng(7)
+    gaps = random.exponential(1.0 / rate, requests)
+    work = random.exponential(service, requests)
+    environment, spent = simpy.Environment(), []
+    desk = simpy.Resource(environment, capacity=servers)
+
+    def visit(number):
+        arrived = environment.now
+        with desk.request() as turn:
+            yield turn
+            yield environment.timeout(work[number])
+        spent.append((number, environment.now - arrived))
+
+    def door():
+        for number in range(requests):
+            yield environment.timeout(gaps[number])
+            environment.process(visit(number))
+
+    environment.process(door())
+    environment.run()
+    ours = simulate_line(gaps_s=gaps, services_s=work, servers=servers).times_s
+    assert ours == pytest.approx([time for _, time in sorted(spent)], rel=1e-9)
 
 
 def test_sharing_has_the_mean_of_mm1_at_a_constant_rate():

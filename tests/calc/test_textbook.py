@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solved_cases import SOLVED
 
-from calc import batching, goodput, speculative, textbook
+from calc import goodput, speculative, textbook
 from calc.errors import InputError
 from calc.queueing import closed_forms
 from calc.textbook import EndToEnd
@@ -163,11 +163,6 @@ def test_headroom_does_not_buy_a_gpu_for_the_last_bit():
     assert textbook.gpus_to_buy(busy_gpus=2.0001, headroom=0.5) == 4
 
 
-def test_static_batching_never_beats_continuous():
-    outputs = [10, 20, 50, 200, 30, 40, 50, 60]
-    assert batching.continuous_slot_use(outputs, slots=4).share >= batching.static_slot_use(outputs).share
-
-
 @pytest.mark.parametrize(
     ("call", "field"),
     [
@@ -179,11 +174,9 @@ def test_static_batching_never_beats_continuous():
         (lambda: textbook.prefill_flop(params=1e9, prompt_tokens=10, cached_tokens=10), "cached_tokens"),
         (lambda: textbook.gpus_to_buy(busy_gpus=float("nan"), headroom=0.3), "busy_gpus"),
         (lambda: textbook.binding_limit({}), "limits"),
-        (lambda: batching.static_slot_use([]), "outputs"),
         (lambda: speculative.tokens_per_pass(acceptance=1.2, drafts=4), "acceptance"),
         (lambda: speculative.tokens_of_pass(drafts=2, accepted=3), "accepted"),
         (lambda: goodput.goodput_per_s(finished_per_s=1, missed_per_s=2), "missed_per_s"),
-        (lambda: goodput.percentile_of_counts(values=[1.0], counts=[1], percentile=0), "percentile"),
         (
             lambda: closed_forms.mm1_time_quantile_s(percentile=100, utilisation=0.5, service_s=1.0),
             "percentile",

@@ -32,9 +32,10 @@ print(app.title[0].value)
 PROBE = """
 from importlib import import_module
 from probes.harness import Bench
-from probes.registry import probe_named
+from probes.registry import PROBES
 from probes.torch_device import TorchDevice
-(case,) = import_module(probe_named("transpose").module).cases(Bench(device=TorchDevice("cpu")))
+(probe,) = [one for one in PROBES if one.name == "transpose"]
+(case,) = import_module(probe.module).cases(Bench(device=TorchDevice("cpu")))
 print(case.run().value)
 """
 

@@ -63,7 +63,7 @@ def gguf_repository(tmp_path_factory):
 
 @pytest.fixture
 def repository(hub_server, gguf_repository):
-    gguf_file.forget()
+    gguf_file._READ.clear()
     return hub_server.add("me/Tiny-GGUF", files=dict(gguf_repository))
 
 

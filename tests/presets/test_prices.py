@@ -78,13 +78,6 @@ def test_an_unbelievable_own_price_is_refused(bad):
         price_of("h100", own_usd_per_gpu_hour=bad)
 
 
-def test_unpriced_accelerators_are_never_ranked():
-    ids = ("mi355x", "h100-sxm5-80gb", "t4", "apple-m4-max")
-    ranked, unpriced = prices.ranked_by_cost({gpu_id: price_of(gpu_id) for gpu_id in ids})
-    assert ranked == ("t4", "h100-sxm5-80gb")
-    assert unpriced == ("mi355x", "apple-m4-max")
-
-
 def test_a_doubtful_price_is_shown_but_not_chosen():
     # a GB200 at the price of the H200 on the same page (notes of the collection)
     assert 4.54 in {p.usd_per_gpu_hour for p in prices_of("gb200-gpu")}
@@ -97,20 +90,13 @@ def test_the_age_is_shown_and_an_old_price_says_so():
     assert price.age_days(TODAY) == 115  # read on 6 August
     assert price.words(TODAY) == "aws, on demand, 2026-08-06 (115 days old: check it)"
     assert "check it" not in price_of("h100-sxm5-80gb", cloud="aws").words(TODAY)
-    assert prices.snapshot_date() == dt.date(2026, 11, 9)
-
-
-def test_whole_instances_are_bought():
-    price = price_of("h100-sxm5-80gb", cloud="aws")
-    assert price.usd_per_hour_for(1) == price.usd_per_hour_for(8) == 55.04
-    assert price.usd_per_hour_for(9) == pytest.approx(110.08)
 
 
 def test_every_price_is_of_a_part_in_the_catalogue_and_31_parts_have_one():
     priced = {p.gpu_id for p in prices.snapshot()}
     assert priced <= set(accelerators.all_ids())
     assert len(priced) == 31
-    assert len(prices.clouds()) == 18
+    assert len({p.cloud for p in prices.snapshot()}) == 18
 
 
 GOOD = (

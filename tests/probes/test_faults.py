@@ -79,13 +79,13 @@ def test_a_runner_killed_midway_keeps_what_it_measured_and_leaves_no_worker(data
 def test_cancel_keeps_what_was_measured_and_frees_the_device(data_folder):
     job_id = jobs.start(request("slow_probe"))
     wait_for_results(job_id, 2)
-    key = next((data_folder / "probes/locks").glob("*.lock")).stem
-    assert jobs.locked(key)
+    lock = next((data_folder / "probes/locks").glob("*.lock"))
+    assert locks.holder(lock).alive
     jobs.cancel(job_id)
     found = finished(job_id, longest_s=20)
     assert found.status == "cancelled"
     assert store.load(found.run_id)["cases"]
-    assert not jobs.locked(key)
+    assert not (locks.holder(lock) and locks.holder(lock).alive)
 
 
 LIMITED = """

@@ -45,7 +45,6 @@ class VersionRules:
     latent_cache: bool
     sampler_bytes: float
     moe_workspace: bool
-    context_counted: bool
     non_torch_era: str
     padding_ratio: float
     hybrid_prefix_caching: bool
@@ -73,7 +72,6 @@ _FIRST = VersionRules(
     latent_cache=False,
     sampler_bytes=SAMPLER_FULL_SORT,
     moe_workspace=False,
-    context_counted=True,
     non_torch_era="v0-early",
     padding_ratio=1.25,
     hybrid_prefix_caching=False,
@@ -90,7 +88,6 @@ _V0_7 = _from(
     _FIRST,
     (0, 7, 0),
     "memory before the first allocation is the baseline, so the context no longer counts (by date)",
-    context_counted=False,
     non_torch_era="v0-late",
 )
 _V0_71 = _from(_V0_7, (0, 7, 1), "MLA caches the latent", latent_cache=True)
