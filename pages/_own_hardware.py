@@ -9,7 +9,7 @@ from calc.custom_accelerator import typed_accelerator
 from calc.errors import InputError
 from calc.units import GB, TFLOP
 from pages._control_values import GPU_JSON_KEY
-from pages._ui import plain_text
+from pages._ui import folded, plain_text
 from presets.local_device import LocalDevice, LocalDevices, local_devices
 from probes import store
 
@@ -17,6 +17,7 @@ GPU_KEY = "gpu"
 PROFILE_KEY = "profile"
 FIDELITY_KEY = "fidelity"
 PROBLEM_KEY = "own_problem"
+NAME_KEY = "own_name"
 
 # Key, label, help of the typed numbers; the first three are needed.
 NUMBERS = (
@@ -37,8 +38,9 @@ def draw_own_hardware() -> None:
     for device in _devices().devices:
         _draw_local(device)
     _draw_measured()
-    with st.expander("Another accelerator: type it"):
-        _draw_form()
+    with folded("Another accelerator: type it", key="more-accelerator") as is_open:
+        if is_open or NAME_KEY in st.session_state:  # what was typed outlives a closed row
+            _draw_form()
 
 
 @st.cache_resource(ttl=600, show_spinner=False)
@@ -95,7 +97,7 @@ def _draw_local(device: LocalDevice) -> None:
 
 def _draw_form() -> None:
     with st.form("own_accelerator", border=False):
-        st.text_input("Name", key="own_name", max_chars=80, placeholder="My accelerator")
+        st.text_input("Name", key=NAME_KEY, max_chars=80, placeholder="My accelerator")
         for key, label, help_text in NUMBERS:
             st.number_input(label, value=None, min_value=0.0, format="%g", key=key, help=help_text)
         st.number_input("Devices in a node", value=8, min_value=1, max_value=100_000, key="own_node")
@@ -127,7 +129,7 @@ def _take_typed() -> None:
         return
     try:
         typed = typed_accelerator(
-            name=state.get("own_name") or "My accelerator",
+            name=state.get(NAME_KEY) or "My accelerator",
             memory_bytes=memory * GB,
             bandwidth_bytes_per_s=bandwidth * GB,
             flop_per_s_16bit=rate * TFLOP,

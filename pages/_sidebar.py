@@ -1,11 +1,13 @@
 """The sidebar: draws the scenario's controls, bound to the URL, and keeps the scenario that they describe.
 
-Every control is drawn by the frame on every page, so that its value survives page switches and stays in the link.
+The frame draws it on every page, so that what the controls hold survives page switches and stays in the link. In a closed
+row a control at its default is left out: it holds nothing that could be lost, and drawing boxes is most of what a rerun
+costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isinf
 from typing import Any
 
@@ -24,11 +26,13 @@ from pages._control_values import (
 from pages._controls import Control, Kind
 from pages._gated import draw_gated
 from pages._own_hardware import GPU_KEY, draw_own_hardware, forget_carried
+from pages._ui import folded
 
 SCENARIO_KEY = "_scenario"
 PROBLEMS_KEY = "_link_problems"
 PAGE_KEY = "_page"
 PASTED_PARAMETER = "pasted"  # in a link: its scenario had a pasted config that the link could not carry
+UPLOAD_KEY = "config_upload"
 MAX_UPLOAD_MB = 5
 NUMBER_OR_NONE = (r"^\s*([0-9.,eE+-]*|none)\s*$", "A number, or empty for none.")
 
@@ -81,15 +85,16 @@ def draw_sidebar(page: str) -> None:
     with st.sidebar:
         _draw(table.MODEL[0])
         _draw_pair(*table.MODEL[1:])
-        with st.expander("More: paste a config.json, revision"):
-            _draw_config()
-            _draw(*table.MODEL_MORE)
-            draw_gated()
+        with folded("More: paste a config.json, revision", key="more-model") as is_open:
+            _draw_config(is_open=is_open)
+            _draw_folded(table.MODEL_MORE, is_open=is_open)
+            if is_open:
+                draw_gated()
         st.subheader("Hardware")
         _draw(*table.HARDWARE)
         draw_own_hardware()
-        with st.expander("More: layout, engine, price"):
-            _draw(*table.HARDWARE_MORE)
+        with folded("More: layout, engine, price", key="more-hardware") as is_open:
+            _draw_folded(table.HARDWARE_MORE, is_open=is_open)
         st.subheader("Workload")
         _draw(
             table.USERS
@@ -98,12 +103,12 @@ def draw_sidebar(page: str) -> None:
         )
         _draw_pair(*table.WORKLOAD[:2])
         _draw(*table.WORKLOAD[2:])
-        with st.expander("More: users, TTFT, percentile, bursts"):
-            _draw(*table.WORKLOAD_MORE)
+        with folded("More: users, TTFT, percentile, bursts", key="more-workload") as is_open:
+            _draw_folded(table.WORKLOAD_MORE, is_open=is_open)
         st.divider()
         _draw(*table.FIDELITY)
-        with st.expander("More: efficiency, profile"):
-            _draw(*table.FIDELITY_MORE)
+        with folded("More: efficiency, profile", key="more-fidelity") as is_open:
+            _draw_folded(table.FIDELITY_MORE, is_open=is_open)
     st.session_state[PAGE_KEY] = page
     st.session_state[SCENARIO_KEY] = read_controls(st.session_state)
 
@@ -122,9 +127,11 @@ def _restore_what_an_interrupted_run_lost(page: str) -> None:
         name = control.parameter
         if name in st.query_params:
             continue
+        default = widget_value(control, DEFAULT)
         if name not in st.session_state:
-            st.session_state[name] = widget_value(control, kept)
-        elif switched and st.session_state[name] != widget_value(control, DEFAULT):
+            if (lost := widget_value(control, kept)) != default:
+                st.session_state[name] = lost
+        elif switched and st.session_state[name] != default:
             st.session_state[name] = st.session_state[name]
 
 
@@ -148,6 +155,19 @@ def _traffic_in_link() -> str:
 def _draw(*controls: Control) -> None:
     for control in controls:
         _WIDGETS[control.kind](control, widget_value(control, DEFAULT))
+
+
+def _draw_folded(controls: Sequence[Control], *, is_open: bool) -> None:
+    """The controls of a row; of a closed one those that hold something, which only a drawn box keeps in the link."""
+    _draw(*(control for control in controls if is_open or _differs(control)))
+
+
+def _differs(control: Control) -> bool:
+    """Whether a control holds something else than its default; before the first draw only the link knows."""
+    name = control.parameter
+    if name not in st.session_state:
+        return name in st.query_params
+    return bool(st.session_state[name] != widget_value(control, DEFAULT))
 
 
 def _draw_pair(left: Control, right: Control) -> None:
@@ -210,25 +230,29 @@ _WIDGETS: dict[Kind, Callable[[Control, Any], None]] = {
 }
 
 
-def _draw_config() -> None:
-    st.text_area(
-        "config.json, pasted",
-        key=CONFIG_KEY,
-        height=120,
-        placeholder='{"model_type": "llama", "hidden_size": 4096, ...}',
-        help="Replaces the model above. It is read as data and never executed. It travels in a saved scenario, "
-        "never in a link.",
-    )
+def _draw_config(*, is_open: bool) -> None:
+    """The box for a pasted config.json, as long as it is open or holds one, and the way to fill it from a file."""
+    if is_open or st.session_state.get(CONFIG_KEY):
+        st.text_area(
+            "config.json, pasted",
+            key=CONFIG_KEY,
+            height=120,
+            placeholder='{"model_type": "llama", "hidden_size": 4096, ...}',
+            help="Replaces the model above. It is read as data and never executed. It travels in a saved scenario, "
+            "never in a link.",
+        )
+    if not is_open and UPLOAD_KEY not in st.session_state:
+        return
     st.file_uploader(
         "or uploaded",
         type=["json"],
-        key="config_upload",
+        key=UPLOAD_KEY,
         max_upload_size=MAX_UPLOAD_MB,
         on_change=_take_upload,
     )
 
 
 def _take_upload() -> None:
-    uploaded = st.session_state.get("config_upload")
+    uploaded = st.session_state.get(UPLOAD_KEY)
     if uploaded is not None:
         st.session_state[CONFIG_KEY] = uploaded.getvalue().decode("utf-8", errors="replace")

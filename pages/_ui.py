@@ -7,7 +7,8 @@ import functools
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,13 @@ class Metric:
         if self.worked is None:
             return self.help or None
         return f"{self.help}\n\n${FORMULAS[self.worked.formula].substituted(self.worked.inputs)}$"
+
+
+@contextmanager
+def folded(label: str, *, key: str, icon: str | None = None) -> Iterator[bool]:
+    """A row that folds, and whether it is open: what stands in a closed one costs as much to draw, and nobody sees it."""
+    with st.expander(label, key=key, icon=icon, on_change="rerun") as row:
+        yield bool(row.open)
 
 
 def plain_text(text: str) -> str:
@@ -222,8 +230,8 @@ def show_worked(lines: Sequence[Worked]) -> None:
 
 def show_worked_maths(lines: Callable[[], Sequence[Worked]], *, key: str) -> None:
     """The page's arithmetic, folded away and worked out once it is opened."""
-    with st.expander("Show the maths", icon=":material/function:", key=key, on_change="rerun") as row:
-        if row.open:
+    with folded("Show the maths", icon=":material/function:", key=key) as is_open:
+        if is_open:
             show_worked(lines())
 
 

@@ -1,6 +1,12 @@
 """What a reader sees of an AppTest page."""
 
 
+def unfolded(app, row):
+    """The page after a click on a closed row."""
+    app.session_state[row] = True
+    return app.run()
+
+
 def titles(app):
     return [text_of(title) for title in app.title]
 

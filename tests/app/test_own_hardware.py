@@ -4,7 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from reading import titles
+from reading import titles, unfolded
 
 from pages import _own_hardware
 
@@ -32,7 +32,7 @@ def fill(app, **values):
 
 
 def test_a_typed_accelerator_is_answered_and_stays_in_the_link(open_page):
-    app = open_page()
+    app = unfolded(open_page(), "more-accelerator")
     next(t for t in app.text_input if t.key == "own_name").set_value("Lab card")
     fill(app, own_memory_gb=80.0, own_bandwidth_gb_per_s=2040.0, own_rate_16bit=312.0)
     assert "Lab card" in headline(app)
@@ -50,7 +50,7 @@ def test_a_typed_accelerator_is_answered_and_stays_in_the_link(open_page):
     ],
 )
 def test_what_is_wrong_with_typed_numbers_is_said_beside_them(open_page, values, words):
-    app = open_page()
+    app = unfolded(open_page(), "more-accelerator")
     before = headline(app)
     fill(app, **values)
     assert any(words in e.value.replace("\\", "") for e in app.error)

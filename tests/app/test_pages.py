@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from reading import rows_of, text_of, titles
+from reading import rows_of, text_of, titles, unfolded
 
 from pages._registry import PAGES
 from presets.scenarios import READY
@@ -93,7 +93,7 @@ def test_what_does_not_fit_says_so_and_offers_what_would(open_page):
     ],
 )
 def test_a_pasted_config_that_is_none_gets_a_message_with_a_next_step(open_page, pasted, says):
-    app = open_page()
+    app = unfolded(open_page(), "more-model")
     app.text_area(key="config_text").set_value(
         pasted if isinstance(pasted, str) else json.dumps(pasted)
     ).run()
@@ -105,7 +105,7 @@ def test_a_pasted_config_that_is_none_gets_a_message_with_a_next_step(open_page,
 
 
 def test_a_pasted_config_replaces_the_model(open_page):
-    app = open_page("model.py")
+    app = unfolded(open_page("model.py"), "more-model")
     app.text_area(key="config_text").set_value(json.dumps(LLAMA)).run()
     assert titles(app)[0].startswith("8.03 billion parameters, 128 KiB of KV per token")  # case kv-llama3-8b
 
@@ -152,7 +152,7 @@ def test_no_target_is_an_empty_box(open_page):
 
 
 def test_a_value_out_of_range_names_its_field(open_page):
-    app = open_page()
+    app = unfolded(open_page(), "more-hardware")
     app.text_input(key="util").set_value("7").run()
     assert titles(app) == ["This scenario cannot be answered as it stands"]
     assert "memory_utilization" in text_of(app.error[0])

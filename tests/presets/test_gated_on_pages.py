@@ -22,9 +22,10 @@ def app(hub_server):
 
 
 def opened():
-    """The app at a revision of a bundled model, which is therefore asked of the hub."""
+    """The app, with the row for such models open, at a revision of a bundled model, which is therefore asked of the hub."""
     app = AppTest.from_file(FRAME, default_timeout=120)
     app.query_params["model"], app.query_params["rev"] = MODEL, "private"
+    app.session_state["more-model"] = True
     return app.run()
 
 
