@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from calc.answer import Answer, Inputs
-from calc.errors import MissingSpec
-from calc.expected import launch_command, stated
+from calc.expected import launch_command
 from calc.format_support import check_engine, not_served
 from calc.layout import Layout
 from calc.levers import LeverEffect
@@ -21,9 +20,9 @@ from calc.operators import ForwardPass
 from calc.proof import Proof
 from calc.provenance import Estimate, Provenance
 from calc.queueing import closed_forms
+from calc.replica_model import replica_model
 from calc.scenario import Fidelity
 from calc.sized import replica_weight_bytes, timing_of
-from calc.step import StepModel
 
 Json = dict[str, Any]
 
@@ -59,22 +58,9 @@ def _operator_step_json(
 ) -> Json:
     """Verb `step` at roofline and expected fidelity: from the operator table, its rows included."""
     scenario = inputs.scenario
-    if inputs.offer.profile is None:
-        raise MissingSpec(
-            f"No profile of {inputs.offer.accelerator.name} under {scenario.engine} was loaded.",
-            next_step="Choose textbook fidelity, or another engine.",
-        )
     if scenario.fidelity == Fidelity.EXPECTED:
         check_engine(scenario.engine, inputs.offer.accelerator)
-    model = StepModel.of(
-        inputs.spec,
-        inputs.offer.accelerator,
-        layout,
-        inputs.offer.profile,
-        fidelity=scenario.fidelity,
-        quantization=stated(scenario.quantization),
-        kv_dtype=scenario.kv_format,
-    )
+    model = replica_model(inputs, layout)
     decode = model.step(ForwardPass.decode(float(batch), float(context)))
     record: Json = {
         "decode": decode.as_json() | {"tokens_per_s": batch / float(np.asarray(decode.total.best)[0])},

@@ -24,9 +24,8 @@ from calc.memory.kv import sequence_bytes
 from calc.memory.launch_flags import launch_flags
 from calc.model import ModelSpec
 from calc.operators import ForwardPass
-from calc.profile import Profile, Schedule
 from calc.provenance import Estimate
-from calc.scenario import Behind, Scenario
+from calc.scenario import Behind, Scenario, stated
 from calc.sizing import (
     DecodeStep,
     FleetStep,
@@ -51,11 +50,6 @@ SHORTEST_LIMIT = 4096
 Array = NDArray[np.float64]
 
 
-def stated(text: str) -> str | None:
-    """A scenario's choice of format or version, or None where it leaves the choice to the engine."""
-    return None if text in {"", "auto"} else text
-
-
 def engine_settings(scenario: Scenario, *, max_model_len: int | None) -> EngineSettings:
     """What the scenario tells the engine at start."""
     return EngineSettings(
@@ -76,17 +70,6 @@ def engine_settings(scenario: Scenario, *, max_model_len: int | None) -> EngineS
         adapter_rank=scenario.adapter_rank,
         host_cache_bytes_per_gpu=room_behind(scenario) if scenario.kv_offload == Behind.HOST else None,
     )
-
-
-def tuned(profile: Profile, scenario: Scenario) -> Profile:
-    """The profile with the scenario's token budget of a step, and with prompts alone where they are not chunked."""
-    engine = profile.engine
-    if scenario.max_batched_tokens is not None:
-        engine = replace(engine, chunk_tokens=scenario.max_batched_tokens)
-    if not scenario.chunked_prefill:
-        longest = max(engine.chunk_tokens, ceil(scenario.input_tokens))
-        engine = replace(engine, schedule=Schedule.PREFILL_FIRST, chunk_tokens=longest)
-    return profile if engine is profile.engine else replace(profile, engine=engine)
 
 
 def tokens_of_pass(scenario: Scenario) -> float:
@@ -196,27 +179,8 @@ def memory_of(
     )
 
 
-def replica_curve(
-    spec: ModelSpec,
-    accelerator: Accelerator,
-    layout: Layout,
-    profile: Profile,
-    scenario: Scenario,
-    *,
-    fit: int,
-) -> Replica:
+def replica_curve(model: StepModel, scenario: Scenario, *, fit: int) -> Replica:
     """The replica asked at up to 48 concurrencies from 1 to what fits, in one call."""
-    model = StepModel.of(
-        spec,
-        accelerator,
-        layout,
-        tuned(profile, scenario),
-        fidelity=scenario.fidelity,
-        quantization=stated(scenario.quantization),
-        kv_dtype=scenario.kv_format,
-        lora_rank=scenario.adapter_rank if scenario.adapters else 0,
-        lora_adapters=scenario.adapters,
-    )
     most = max(1, min(fit, scenario.max_seqs or MOST_SEQUENCES, MOST_SEQUENCES))
     users = np.unique(np.rint(np.geomspace(1, most, GRID_POINTS)))
     workload = scenario.workload

@@ -14,8 +14,8 @@ import numpy as np
 from calc import format as fmt
 from calc.engine import Engine
 from calc.errors import InputError
-from calc.expected import replica_curve
 from calc.memory.kv import sequence_bytes
+from calc.replica_model import replica_model
 from calc.result import Answer
 from calc.scenario import Fidelity, Scenario
 from calc.simulation import capacity, workload
@@ -356,14 +356,8 @@ def clock_of(result: Answer, *, drafts: int = 0) -> StepTable:
     if scenario.fidelity == Fidelity.TEXTBOOK:
         timing = timing_of(inputs, result.layout, replica_weight_bytes(inputs))
         return textbook_clock(timing, context_tokens=context)
-    if inputs.offer.profile is None:
-        raise InputError("profile", None, "a step model needs a profile")
-    replica = replica_curve(
-        inputs.spec, inputs.offer.accelerator, result.layout, inputs.offer.profile, scenario, fit=1
-    )
-    return step_clock(
-        replica.model, context_tokens=context, prompt_tokens=scenario.input_tokens, drafts=drafts
-    )
+    model = replica_model(inputs, result.layout)
+    return step_clock(model, context_tokens=context, prompt_tokens=scenario.input_tokens, drafts=drafts)
 
 
 def _notes(result: Answer) -> tuple[str, ...]:

@@ -1,12 +1,19 @@
-"""The step model of an answer's replica: the scenario's formats, layout, engine and profile, compiled once."""
+"""The step model of a replica: the scenario's formats, layout, engine settings and profile, compiled once.
+
+Whatever times a replica at roofline or expected fidelity (the answer, curves, worked formulas, the simulator's clock)
+asks here, so that all of them time the same one.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import ceil
+
 from calc.errors import MissingSpec
-from calc.expected import stated
 from calc.layout import Layout
+from calc.profile import Profile, Schedule
 from calc.result import Inputs
-from calc.scenario import Fidelity
+from calc.scenario import Fidelity, Scenario, stated
 from calc.step import StepModel
 
 
@@ -26,8 +33,21 @@ def replica_model(inputs: Inputs, layout: Layout, *, fidelity: str | None = None
         inputs.spec,
         offer.accelerator,
         layout,
-        offer.profile,
+        tuned(offer.profile, scenario),
         fidelity=Fidelity.ROOFLINE if asked == Fidelity.TEXTBOOK else asked,
         quantization=stated(scenario.quantization),
         kv_dtype=scenario.kv_format,
+        lora_rank=scenario.adapter_rank if scenario.adapters else 0,
+        lora_adapters=scenario.adapters,
     )
+
+
+def tuned(profile: Profile, scenario: Scenario) -> Profile:
+    """The profile with the scenario's token budget of a step, and with prompts alone where they are not chunked."""
+    engine = profile.engine
+    if scenario.max_batched_tokens is not None:
+        engine = replace(engine, chunk_tokens=scenario.max_batched_tokens)
+    if not scenario.chunked_prefill:
+        longest = max(engine.chunk_tokens, ceil(scenario.input_tokens))
+        engine = replace(engine, schedule=Schedule.PREFILL_FIRST, chunk_tokens=longest)
+    return profile if engine is profile.engine else replace(profile, engine=engine)

@@ -12,11 +12,11 @@ import numpy as np
 
 from calc.accelerator import Accelerator
 from calc.answer import Answer
-from calc.expected import stated
 from calc.layout import Layout
 from calc.model import ModelSpec
 from calc.operators import ForwardPass, Operators, compile_operators
 from calc.roofline import Bound, ridge_flop_per_byte
+from calc.scenario import stated
 from calc.sizing import mean_context
 from calc.step.links import datasheet_links
 from calc.step.rates import Rates, datasheet_rates

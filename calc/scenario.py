@@ -193,6 +193,11 @@ class Scenario:
         )
 
 
+def stated(text: str) -> str | None:
+    """A scenario's choice of format or version, or None where it leaves the choice to the checkpoint or the engine."""
+    return None if text in {"", "auto"} else text
+
+
 def apply_settings(scenario: Scenario, settings: tuple[tuple[str, str], ...]) -> Scenario:
     """The scenario with fields replaced by values given as text (a lever, a suggestion, a URL)."""
     return replace(scenario, **{name: parse_value(name, text) for name, text in settings})  # type: ignore[arg-type]

@@ -13,13 +13,13 @@ from calc import format as fmt
 from calc.accelerator import Accelerator
 from calc.cost import usd_per_hour, usd_per_million_tokens
 from calc.engine import ENGINE_NAMES, Engine
-from calc.errors import MissingSpec
 from calc.format_support import Support, formats_support, served_formats
 from calc.layout import Layout
 from calc.memory.kv import kv_heads
 from calc.model import Role
 from calc.pool_sizing import pools_of
 from calc.quantization import stored_bytes, weight_bytes
+from calc.replica_model import replica_model
 from calc.result import Answer, Cost, Inputs, Offer
 from calc.scenario import Fidelity, Scenario
 from calc.sizing import (
@@ -70,11 +70,6 @@ def _blank(
 
 def _expected(inputs: Inputs, layout: Layout) -> Answer:
     scenario, accelerator = inputs.scenario, inputs.offer.accelerator
-    if inputs.offer.profile is None:
-        raise MissingSpec(
-            f"No profile of {accelerator.name} under {scenario.engine} was loaded.",
-            next_step="Choose textbook fidelity, or another engine.",
-        )
     refused = refused_format(inputs, layout) or _hopeless(inputs, layout)
     if refused is not None:
         return refused
@@ -87,9 +82,7 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
         return replace(blank, verdict=too_long)
     if not ledger.verdict.fits:
         return blank
-    replica = expected.replica_curve(
-        inputs.spec, accelerator, layout, inputs.offer.profile, scenario, fit=fit
-    )
+    replica = expected.replica_curve(replica_model(inputs, layout), scenario, fit=fit)
     sequences = expected.sequences_of(replica, scenario.slo, scenario, fit=fit)
     if fit < 1:
         return replace(blank, sequences=sequences, verdict=_no_sequence_verdict(inputs, memory, sequences))

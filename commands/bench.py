@@ -7,12 +7,22 @@ import json
 import os
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import InputError, ProbeError
-from commands.arguments import OK, add_formats, add_layout, emit, positive, tokens, verb, writable, write_file
+from commands.arguments import (
+    OK,
+    add_formats,
+    add_layout,
+    emit,
+    inputs,
+    positive,
+    tokens,
+    verb,
+    writable,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from calc.endpoint.plan import TestPlan
@@ -50,7 +60,7 @@ def add(verbs: Any) -> None:
         "--source", help="the model behind the server (hub id, config.json, .gguf): predict too"
     )
     parser.add_argument("--gpu", metavar="ID", help="the accelerator behind the server")
-    parser.add_argument("--profile", metavar="FILE", help="a profile in place of the fitted one")
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="a profile in place of the fitted one")
     parser.add_argument("--calibrate", metavar="FILE", help="fit a calibration and write the profile there")
     add_layout(parser)
     add_formats(parser)
@@ -175,17 +185,11 @@ def _step_model(arguments: argparse.Namespace) -> StepModel | None:
         return None
     from calc.replica_model import replica_model
     from calc.scenario import Fidelity
-    from commands.arguments import scenario
-    from presets.profiles import read_file as read_profile
-    from presets.resolve import resolve
 
     hardware = {
         name: value for name, value in vars(arguments).items() if name != "rate"
     }  # traffic is measured
-    found = resolve(scenario(argparse.Namespace(**hardware, revision=""), gpu=arguments.gpu))
-    if arguments.profile:
-        profile = read_profile(Path(arguments.profile))
-        found = replace(found, offer=replace(found.offer, profile=profile))
+    found = inputs(argparse.Namespace(**hardware, revision=""), gpu=arguments.gpu)
     return replica_model(found, found.scenario.layout, fidelity=Fidelity.EXPECTED)
 
 

@@ -62,6 +62,7 @@ def settings(arguments: argparse.Namespace) -> EngineSettings:
     """What the arguments tell the engine."""
     from calc.errors import InputError
     from calc.memory.engines import Engine, EngineSettings, engine_named
+    from calc.scenario import stated
 
     if arguments.max_loras and engine_named(arguments.engine) is not Engine.VLLM:
         raise InputError(
@@ -72,9 +73,6 @@ def settings(arguments: argparse.Namespace) -> EngineSettings:
 
     def bytes_of(gib: float | None) -> float | None:
         return None if gib is None else gib * GIB
-
-    def stated(text: str) -> str | None:
-        return None if text in ("", "auto") else text
 
     return EngineSettings(
         engine=engine_named(arguments.engine),

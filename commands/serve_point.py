@@ -14,14 +14,13 @@ from commands.arguments import (
     add_profile,
     add_source,
     emit,
-    scenario,
+    inputs,
     tokens,
     verb,
 )
 
 if TYPE_CHECKING:
-    from calc.accelerator import Accelerator
-    from calc.model import ModelSpec
+    from calc.result import Inputs
     from calc.scenario import Scenario
 
 
@@ -43,42 +42,22 @@ def run(arguments: argparse.Namespace) -> int:
     from calc import format as fmt
     from calc.engine import engine_named
     from calc.format_support import check_engine
-    from calc.step import serving_point
-    from presets import profiles
-    from presets.resolve import accelerator_named, resolve_model
+    from calc.replica_model import replica_model
 
-    asked = scenario(arguments, gpu=arguments.gpu)
-    spec = resolve_model(asked).spec
-    spec.check_length(float(arguments.input) + float(arguments.output), field="input and output")
-    accelerator = accelerator_named(arguments.gpu)
-    engine = engine_named(arguments.engine)
-    check_engine(engine, accelerator)
-    profile = profiles.load(accelerator, engine, model_id=spec.id, engine_version=arguments.engine_version)
-    if arguments.profile:
-        profile = profiles.read_over(profile, arguments.profile, accelerator_id=accelerator.id)
-    layout = asked.layout
-    point = serving_point(
-        spec,
-        accelerator,
-        layout,
-        profile,
-        input_tokens=float(arguments.input),
-        output_tokens=float(arguments.output),
-        concurrency=float(arguments.concurrency),
-        fidelity=arguments.fidelity,
-        quantization=None if arguments.quantization == "auto" else arguments.quantization,
-        kv_dtype="bf16" if arguments.kv_dtype == "auto" else arguments.kv_dtype,
+    asked = inputs(arguments, gpu=arguments.gpu)
+    tokens_in, tokens_out = float(arguments.input), float(arguments.output)
+    asked.spec.check_length(tokens_in + tokens_out, field="input and output")
+    check_engine(arguments.engine, asked.offer.accelerator)
+    layout = asked.scenario.layout
+    point = replica_model(asked, layout).serving(
+        input_tokens=tokens_in, output_tokens=tokens_out, concurrency=float(arguments.concurrency)
     )
-    memory = _memory(
-        spec,
-        accelerator,
-        replace(asked, input_tokens=float(arguments.input), output_tokens=float(arguments.output)),
-    )
+    memory = _memory(asked, replace(asked.scenario, input_tokens=tokens_in, output_tokens=tokens_out))
     record = {
-        "model": spec.id,
-        "gpu": accelerator.id,
+        "model": asked.spec.id,
+        "gpu": asked.offer.accelerator.id,
         "layout": layout.label,
-        "engine": str(engine),
+        "engine": str(engine_named(arguments.engine)),
         "fidelity": arguments.fidelity,
         **point.as_json(),
         "memory": memory,
@@ -98,13 +77,13 @@ def run(arguments: argparse.Namespace) -> int:
     return INFEASIBLE if impossible or record["state"] == "saturated" else OK
 
 
-def _memory(spec: ModelSpec, accelerator: Accelerator, asked: Scenario) -> dict[str, Any] | None:
+def _memory(asked: Inputs, scenario: Scenario) -> dict[str, Any] | None:
     """Whether the engine starts, and how many such requests its cache holds; None where the memory is not known."""
     from calc.errors import InputError, MissingSpec
     from calc.expected import memory_of
 
     try:
-        _, ledger, fit = memory_of(spec, accelerator, asked.layout, asked)
+        _, ledger, fit = memory_of(asked.spec, asked.offer.accelerator, scenario.layout, scenario)
     except MissingSpec:
         return None
     except InputError as refused:

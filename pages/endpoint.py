@@ -8,8 +8,8 @@ from calc.endpoint.report import EndpointReport, report_of
 from calc.endpoint.run import EndpointRun
 from calc.endpoint.tables import client_words, fit_words
 from calc.errors import RidgebeamError
-from calc.expected import stated
-from calc.scenario import Scenario
+from calc.replica_model import replica_model
+from calc.scenario import Fidelity, Scenario
 from calc.step import StepModel
 from calc.worked_measured import worked_report
 from pages._endpoint_figures import level_figure, level_finding, prompt_figure, prompt_finding
@@ -25,7 +25,6 @@ from pages._endpoint_parts import (
 from pages._inputs import inputs_for
 from pages._sidebar import current_scenario
 from pages._ui import guarded, plain_text, show_chart, show_ignored, show_title, show_worked_maths
-from presets import profiles
 
 
 def main() -> None:
@@ -55,22 +54,7 @@ def main() -> None:
 def _model_behind(scenario: Scenario) -> StepModel | None:
     """The step model of the sidebar's model and accelerator; None where they make none (totals only, no source)."""
     try:
-        inputs = inputs_for(scenario)
-        accelerator = inputs.offer.accelerator
-        profile = profiles.with_stored_run(
-            profiles.load(accelerator, scenario.engine, model_id=inputs.spec.id),
-            accelerator,
-            scenario.profile,
-            model_id=inputs.spec.id,
-        )
-        return StepModel.of(
-            inputs.spec,
-            accelerator,
-            scenario.layout,
-            profile,
-            quantization=stated(scenario.quantization),
-            kv_dtype=scenario.kv_format,
-        )
+        return replica_model(inputs_for(scenario), scenario.layout, fidelity=Fidelity.EXPECTED)
     except RidgebeamError as error:
         st.caption(plain_text(f"No prediction: {error.message}"))
         return None

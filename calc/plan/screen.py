@@ -22,7 +22,7 @@ from calc import textbook
 from calc.answer import ONE_HOST
 from calc.engine import Engine
 from calc.errors import MissingSpec
-from calc.expected import MOST_SEQUENCES, tokens_of_pass, tuned
+from calc.expected import MOST_SEQUENCES, tokens_of_pass
 from calc.format_support import formats_support, served_formats, weight_scheme
 from calc.layout import Layout
 from calc.memory.kv import kv_copies, sequence_bytes
@@ -32,6 +32,7 @@ from calc.plan.pace import Pace, pace_of
 from calc.plan.space import AS_THE_ENGINE_DOES, Question, Scheduling, layouts_of, placed
 from calc.plan.stacked import Stacked, stacks_of
 from calc.quantization import stored_bytes, weight_bytes
+from calc.replica_model import tuned
 from calc.result import Offer
 from calc.scenario import Fidelity, Scenario
 from calc.sizing import users_with_headroom

@@ -231,11 +231,6 @@ def stored_run(run_id: str) -> Path:
     return known[run_id]
 
 
-def read_file(path: Path) -> Profile:
-    """A profile from a JSON file in the one profile format; raises InputError where it is none."""
-    return profile_from_json(_content(path))
-
-
 def _content(path: Path) -> Mapping[str, Any]:
     try:
         content = parse_json(path.read_text(encoding="utf-8"), finite=True)

@@ -42,6 +42,9 @@ SCENARIOS = {
     "users": Scenario(traffic="users", users=70, quantization="int4-g128"),
     "cache given": Scenario(kv_bytes_per_gpu=30e9),
     "drafts": Scenario(draft_tokens=4),
+    "adapters": Scenario(adapters=16),
+    "token budget": Scenario(max_batched_tokens=256),
+    "prompts alone": Scenario(chunked_prefill=False),
     "text that returns": Scenario(
         model="meta-llama/Meta-Llama-3.1-8B",
         input_tokens=2000.0,

@@ -117,7 +117,7 @@ def test_a_file_that_is_no_profile_is_refused(tmp_path):
     for text in ("not json", "[]", "{}"):
         path.write_text(text)
         with pytest.raises(InputError, match="profile"):
-            profiles.read_file(path)
+            profiles.read_over(profiles.load("l40s", "vllm"), path)
 
 
 def test_a_profile_file_is_read_back(tmp_path):
@@ -125,7 +125,7 @@ def test_a_profile_file_is_read_back(tmp_path):
 
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(profiles.load("l40s", "vllm").as_json()))
-    assert profiles.read_file(path).device.family == "ada"
+    assert profiles.read_over(profiles.load("h100", "vllm"), path) == profiles.load("l40s", "vllm")
 
 
 def test_old_engine_versions_are_slower():
