@@ -291,16 +291,21 @@ def requests_of(result: Answer, *, seed: int) -> RequestTable:
     replicas = result.fleet.replicas if result.fleet else 1
     count = int(np.clip(REQUESTS_PER_REPLICA * replicas, FEWEST_REQUESTS, MOST_REQUESTS))
     draw = np.random.default_rng(seed)
-    if given.concurrency is not None:
-        users = max(1, round(given.concurrency * given.peak_factor))
-        return workload.closed_loop(
-            draw, users=users, count=max(count, 4 * users), prompt=given.input, answer=given.output
-        )
-    rate = (given.rate_per_s or 0.0) * given.peak_factor
-    arrivals = workload.renewal_arrivals(draw, rate_per_s=rate, count=count, cv=given.arrival_cv)
     share = given.prefix_share
     if given.reuse_after_s is not None and result.prefill is not None:
         share = result.prefill.cached_share
+    if given.concurrency is not None:
+        users = max(1, round(given.concurrency * given.peak_factor))
+        return workload.closed_loop(
+            draw,
+            users=users,
+            count=max(count, 4 * users),
+            prompt=given.input,
+            answer=given.output,
+            prefix_share=share,
+        )
+    rate = (given.rate_per_s or 0.0) * given.peak_factor
+    arrivals = workload.renewal_arrivals(draw, rate_per_s=rate, count=count, cv=given.arrival_cv)
     return workload.open_requests(draw, arrivals, prompt=given.input, answer=given.output, prefix_share=share)
 
 

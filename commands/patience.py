@@ -10,7 +10,8 @@ from typing import Final
 
 SILENT_S: Final = 5.0
 WORDS: Final = (
-    "ridgebeam: still at work. The first simulation on a machine compiles its loops, a minute or two, once."
+    "ridgebeam: still at work. The first simulation on a machine compiles its loops, a minute or two, once; "
+    "long texts take many passes."
 )
 
 

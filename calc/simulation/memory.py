@@ -11,7 +11,9 @@ from calc.simulation.kernels import layout
 from calc.simulation.pools import Pool
 from calc.simulation.requests import Ints, RequestTable
 from calc.simulation.rules import CACHING, EngineFamily, EngineRules, Policy, refuse_unmodelled
+from calc.units import GIB
 
+MAX_RUN_BYTES = 4 * GIB  # of all replicas of a run: more than any sensible one, and less than a machine has
 _BLOCK_LINKS = ("bucket", "tier_bucket", "chain_next", "chain_previous")
 
 
@@ -187,6 +189,7 @@ def replica_arrays(requests: RequestTable, pool: Pool, settings: Any) -> layout.
     if rules.beam_search is not None and rules.swap is not None:
         holders += rules.swap.num_blocks  # whoever is swapped keeps its beams
     holders = min(holders, total) + 2
+    _check_room(requests, pool, holders=holders, cached=cached)
     state = np.zeros(count, layout.STATE)
     for name in ("run_head", "run_tail", "free_head", "free_tail", "partial", "ready_head", "ready_tail"):
         state[name] = layout.NONE
@@ -222,6 +225,25 @@ def replica_arrays(requests: RequestTable, pool: Pool, settings: Any) -> layout.
     if settings["tiers"]:
         blocks = np.concatenate([blocks, _tier_entries(state, settings)], axis=1)
     return layout.Replicas(state, lists, blocks, texts)
+
+
+def _check_room(requests: RequestTable, pool: Pool, *, holders: int, cached: bool) -> None:
+    """Refuse a run whose replicas, with a record for each block and each block of a running text, outgrow a machine."""
+    rules = pool.rules
+    each = layout.STATE.itemsize + 4 * layout.LIST_ROWS * holders
+    if cached:
+        longest = int((requests.input_tokens + requests.output_tokens).max()) + rules.drafts
+        ids = 0 if requests.prefix_ids is None else len(requests.prefix_ids)
+        each += layout.BLOCK.itemsize * rules.num_blocks
+        each += 4 * (ids + holders * (longest // rules.block_size + 2))
+    if each * pool.replicas > MAX_RUN_BYTES:
+        raise InputError(
+            "replicas",
+            pool.replicas,
+            f"with {rules.num_blocks:,} blocks and so long texts they take {each * pool.replicas / GIB:.3g} GiB, "
+            f"and a run may take {MAX_RUN_BYTES / GIB:g}",
+            next_step="Simulate fewer replicas with their share of the rate, fewer or shorter requests, or no shared text.",
+        )
 
 
 def _beam_trees(

@@ -17,6 +17,9 @@ from calc.workload import MAX_TOKENS, Lengths, LengthShape, Workload
 
 PREFIX_BLOCK = 16  # tokens: shared prompts are cut to whole blocks of this size
 MAX_REQUESTS = 50_000_000
+MAX_SHARED_BLOCKS = (
+    40_000_000  # of all prompts together: 0.3 GB of ids, and three times that while they are numbered
+)
 
 # ---- arrivals
 
@@ -170,20 +173,29 @@ def open_requests(
     given, answered = draw_lengths(
         draw, len(arrival_s), prompt=prompt, answer=answer, correlation=correlation
     )
-    shared: dict[str, Any] = {}
-    if prefix_share > 0:
-        counts = (given * prefix_share).astype(np.int64) // PREFIX_BLOCK
-        starts = np.repeat(np.cumsum(counts) - counts, counts)
-        ids = np.arange(int(counts.sum())) - starts
-        if texts > 1:
-            chosen = draw.integers(0, texts, len(arrival_s))
-            ids = ids + np.repeat(chosen * int(counts.max()), counts)
-        shared = {
-            "prefix_ids": ids,
-            "prefix_count": counts,
-            "prefix_block": PREFIX_BLOCK,
-        }
+    shared = _shared_text(draw, given, share=prefix_share, texts=texts)
     return RequestTable(arrival_s=arrival_s, input_tokens=given, output_tokens=answered, **shared)
+
+
+def _shared_text(draw: np.random.Generator, given: Ints, *, share: float, texts: int) -> dict[str, Any]:
+    """The ids of what prompts of `given` tokens have in common: the first `share` of each, in whole blocks."""
+    if share <= 0:
+        return {}
+    counts = (given * share).astype(np.int64) // PREFIX_BLOCK
+    total = int(counts.sum())
+    if total > MAX_SHARED_BLOCKS:
+        raise InputError(
+            "prefix_share",
+            share,
+            f"{len(given):,} prompts then share {total:,} blocks of {PREFIX_BLOCK} tokens, and at most "
+            f"{MAX_SHARED_BLOCKS:,} are simulated",
+            next_step=f"Simulate {max(1, len(given) * MAX_SHARED_BLOCKS // total):,} requests at most.",
+        )
+    ids = np.arange(total)
+    ids -= np.repeat(np.cumsum(counts) - counts, counts)
+    if texts > 1:
+        ids += np.repeat(draw.integers(0, texts, len(given)) * int(counts.max()), counts)
+    return {"prefix_ids": ids, "prefix_count": counts, "prefix_block": PREFIX_BLOCK}
 
 
 def texts_of(workload: Workload) -> int:
@@ -201,8 +213,13 @@ def closed_loop(
     prompt: Lengths,
     answer: Lengths,
     think_s: float = 0.0,
+    prefix_share: float = 0.0,
+    texts: int = 1,
 ) -> RequestTable:
-    """`count` requests of `users` users who each wait for their answer, and then think (exponential, mean `think_s`)."""
+    """`count` requests of `users` users who each wait for their answer, and then think (exponential, mean `think_s`).
+
+    `prefix_share`, `texts`: as of `open_requests`.
+    """
     if not 1 <= users <= count:
         raise InputError("users", users, f"there must be 1 to {count} of them, one request for each at least")
     given, answered = draw_lengths(draw, count, prompt=prompt, answer=answer)
@@ -217,6 +234,7 @@ def closed_loop(
         output_tokens=answered,
         predecessor=predecessor,
         think_s=thinks,
+        **_shared_text(draw, given, share=prefix_share, texts=texts),
     )
 
 
@@ -265,6 +283,7 @@ def requests_of(workload: Workload, *, count: int, seed: int, think_s: float = 0
         return closed_loop(
             draw, users=workload.concurrency, count=max(count, workload.concurrency),
             prompt=workload.input, answer=workload.output, think_s=think_s,
+            prefix_share=workload.prefix_share, texts=texts_of(workload),
         )  # fmt: skip
     rate = workload.rate_per_s or 0.0
     if workload.peak_factor > 1:

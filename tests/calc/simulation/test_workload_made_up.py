@@ -6,6 +6,7 @@ from scipy import stats
 
 from calc.errors import InputError
 from calc.simulation import workload as made
+from calc.simulation.cluster import Cluster
 from calc.simulation.rules import engine_rules
 from calc.simulation.run import simulate
 from calc.simulation.step_table import StepTable
@@ -136,3 +137,25 @@ def test_the_seed_repeats_the_traffic():
 def test_impossible_traffic_is_refused(call):
     with pytest.raises(InputError, match="got"):
         call()
+
+
+def test_users_who_wait_share_text_as_others_do():
+    table = made.closed_loop(draw(), users=3, count=10, prompt=FIXED, answer=FIXED, prefix_share=0.5)
+    opened = made.open_requests(draw(), np.arange(10.0), prompt=FIXED, answer=FIXED, prefix_share=0.5)
+    assert table.prefix_count.tolist() == opened.prefix_count.tolist()
+    assert table.prefix_ids.tolist() == opened.prefix_ids.tolist()
+    plain = made.closed_loop(draw(), users=3, count=10, prompt=FIXED, answer=FIXED)
+    assert table.input_tokens.tolist() == plain.input_tokens.tolist()
+
+
+def test_more_shared_text_than_a_machine_holds_is_refused_with_what_would_do():
+    long = Lengths(mean_tokens=1_000_000)
+    with pytest.raises(InputError, match="Simulate 1,280 requests at most"):
+        made.open_requests(draw(), np.arange(10_000.0), prompt=long, answer=FIXED, prefix_share=0.5)
+
+
+def test_replicas_that_outgrow_a_machine_are_refused_before_they_are_made():
+    table = made.open_requests(draw(), np.arange(100.0), prompt=FIXED, answer=FIXED, prefix_share=0.5)
+    rules = engine_rules("vllm", num_blocks=100_000)
+    with pytest.raises(InputError, match="replicas"):
+        simulate(table, rules, STEP, cluster=Cluster(replicas=10_000), compiled=False)
