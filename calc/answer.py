@@ -14,25 +14,14 @@ from calc.layout import Layout
 from calc.memory.kv import decoder_sublayers
 from calc.model import Attention, LatentAttention, ModelSpec
 from calc.quantization import weight_bytes
-from calc.result import Answer, Cost, Inputs, Offer, evidence, headline
+from calc.result import Answer, Inputs
 from calc.scenario import Fidelity, apply_settings
-from calc.sized import answer_for, format_support, replica_weight_bytes, timing_of
+from calc.sized import answer_for, format_support, replica_weight_bytes
 from calc.verdict import Change, Wall
 
-__all__ = [
-    "Answer",
-    "Cost",
-    "Inputs",
-    "Offer",
-    "answer",
-    "evidence",
-    "headline",
-    "nearest_changes",
-    "replica_weight_bytes",
-    "timing_of",
-]
-
 LARGEST_NODE = 8
+LARGEST_REPLICA = 64  # GPUs of one replica that a search looks at
+ONE_HOST = (Engine.LLAMA_CPP, Engine.OLLAMA)  # they split a model over the cards of one host
 
 
 def answer(inputs: Inputs) -> Answer:
@@ -79,10 +68,6 @@ def _across_hosts(inputs: Inputs) -> Answer | None:
         if candidate.verdict.fits:
             return candidate
     return None
-
-
-LARGEST_REPLICA = 64  # GPUs of one replica that a search looks at
-ONE_HOST = (Engine.LLAMA_CPP, Engine.OLLAMA)  # they split a model over the cards of one host
 
 
 def _layouts(inputs: Inputs) -> tuple[Layout, ...]:

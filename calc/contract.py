@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from calc.answer import Answer, Inputs
 from calc.expected import launch_command
 from calc.format_support import check_engine, not_served
 from calc.layout import Layout
@@ -21,6 +20,7 @@ from calc.proof import Proof
 from calc.provenance import Estimate, Provenance
 from calc.queueing import closed_forms
 from calc.replica_model import replica_model
+from calc.result import Answer, Inputs
 from calc.scenario import Fidelity
 from calc.sized import replica_weight_bytes, timing_of
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from calc.answer import Answer, replica_weight_bytes, timing_of
 from calc.arrays import Numbers
 from calc.errors import InputError
 from calc.memory.engines import LineKind
@@ -17,8 +16,10 @@ from calc.operators import ForwardPass
 from calc.parameters import count_parameters
 from calc.provenance import Estimate
 from calc.replica_model import replica_model
+from calc.result import Answer
 from calc.roofline import memory_bound_batch
 from calc.scenario import Fidelity
+from calc.sized import replica_weight_bytes, timing_of
 
 LONGEST_DEFAULT = 131_072
 """Tokens up to which a model is drawn that states no limit (assumed: the usual long context of 2024-2026 models)."""

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from calc import format as fmt
-from calc.answer import Answer, Inputs, answer
+from calc.answer import answer
 from calc.errors import InputError, MissingSpec
 from calc.kv_offload import ROOM_BYTES_PER_GPU
 from calc.model import Attention, ModelSpec, Sublayer
 from calc.plan.screen import is_foreign
 from calc.plan.search import search
 from calc.plan.space import question_of
+from calc.result import Answer, Inputs
 from calc.scenario import Behind, Fidelity, Scenario, apply_settings
 from calc.sized import format_support, replica_weight_bytes
 from calc.verdict import Change

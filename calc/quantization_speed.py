@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from calc.accelerator import Accelerator
-from calc.answer import Answer, Inputs
 from calc.engine import Engine, engine_named
 from calc.format_support import cache_support, weight_support
 from calc.gguf_mixtures import MIXTURES
 from calc.operators import ForwardPass
 from calc.quantization import FORMATS, weight_bytes
 from calc.replica_model import replica_model
+from calc.result import Answer, Inputs
 from calc.scenario import Fidelity
 from calc.sized import answer_for
 from calc.sizing import mean_context

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from calc.accelerator import Accelerator
-from calc.answer import Answer
 from calc.layout import Layout
 from calc.model import ModelSpec
 from calc.operators import ForwardPass, Operators, compile_operators
+from calc.result import Answer
 from calc.roofline import Bound, ridge_flop_per_byte
 from calc.scenario import stated
 from calc.sizing import mean_context

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from calc import speculative, textbook
-from calc.answer import Answer, replica_weight_bytes, timing_of
 from calc.arrays import Numbers
 from calc.curves import decode_seconds
 from calc.errors import InputError
 from calc.proof import clock_of
+from calc.result import Answer
 from calc.scenario import Fidelity
 from calc.simulation.requests import RequestTable
 from calc.simulation.rules import Speculation, engine_rules
 from calc.simulation.run import simulate
 from calc.simulation.step_table import StepTable
+from calc.sized import replica_weight_bytes, timing_of
 from calc.sizing import BLOCK_TOKENS, mean_context
 
 LONGEST_DRAFT = 12

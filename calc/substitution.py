@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calc.answer import Answer
 from calc.memory.kv import sequence_bytes
 from calc.parameters import count_parameters
+from calc.result import Answer
 from calc.scenario import Traffic
 from calc.sizing import BLOCK_TOKENS
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from calc.answer import Answer
 from calc.expected import engine_settings, tokens_of_pass
 from calc.memory.engines import ledger
 from calc.operators import ForwardPass
 from calc.replica_model import replica_model
+from calc.result import Answer
 from calc.scenario import Fidelity, Traffic
 from calc.step import ServingPoint
 from calc.substitution import symbols_of

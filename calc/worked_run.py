@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calc.answer import Answer
 from calc.frontier import Operating
 from calc.proof import clock_of
+from calc.result import Answer
 from calc.simulation.results import SimulationResult
 from calc.simulation.step_table import StepTable
 from calc.worked import Worked

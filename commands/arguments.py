@@ -14,7 +14,7 @@ from calc.errors import InputError
 from calc.units import GB, GIB
 
 if TYPE_CHECKING:
-    from calc.answer import Answer, Inputs
+    from calc.result import Answer, Inputs
     from calc.scenario import Scenario
 
 Verb = Callable[[argparse.Namespace], int]

@@ -49,10 +49,10 @@ def add(verbs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from calc.answer import headline
     from calc.bill import bill_of
     from calc.bill_report import bill_headline, bill_json, day_headline
     from calc.contract import plan_json
+    from calc.result import headline
 
     result = planned(arguments, "cost")
     if not result.verdict.fits:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from commands.arguments import INFEASIBLE, OK, add_fidelity, emit, positive, verb
 
 if TYPE_CHECKING:
-    from calc.answer import Answer
     from calc.fleet import Fleet, FleetRow
+    from calc.result import Answer
 
 
 def add(verbs: Any) -> None:

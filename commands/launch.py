@@ -32,9 +32,9 @@ def add(verbs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from calc.answer import headline
     from calc.errors import InputError
     from calc.handover import handover_of
+    from calc.result import headline
     from calc.scenario import to_json, to_query
 
     result = planned(arguments, "launch")

@@ -28,9 +28,9 @@ from commands.plan_options import add_limits, add_search, asked
 from commands.plan_sweep import run_sweep
 
 if TYPE_CHECKING:
-    from calc.answer import Answer, Inputs
     from calc.plan.ranking import Ranking
     from calc.plan.verify import Verified
+    from calc.result import Answer, Inputs
 
 
 def add(verbs: Any) -> None:
@@ -93,11 +93,12 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from calc import contract
-    from calc.answer import answer, headline
+    from calc.answer import answer
     from calc.levers import lever_effects
     from calc.plan.ranking import ranked
     from calc.plan.verify import verify
     from calc.proof import headline_of
+    from calc.result import headline
 
     refuse_alone(
         "--scheduler", arguments.scheduler, useful=bool(arguments.sweep_rate), without="--sweep-rate"

@@ -10,7 +10,7 @@ from calc.errors import InputError
 from commands.arguments import INFEASIBLE, OK, emit, scenario
 
 if TYPE_CHECKING:
-    from calc.answer import Answer
+    from calc.result import Answer
 
 
 def run_models(arguments: argparse.Namespace) -> int:

@@ -33,9 +33,9 @@ def run_sweep(arguments: argparse.Namespace) -> int:
 def best_at(task: Task) -> dict[str, Any]:
     """The best plan at one rate as a record; an error of one rate is said in its row and stops no other."""
     from calc import contract
-    from calc.answer import headline
     from calc.plan.ranking import ranked
     from calc.plan.verify import verify
+    from calc.result import headline
     from commands.plan_options import asked
 
     arguments = argparse.Namespace(**{**task.arguments, "rate": task.rate_per_s, "concurrency": None})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from calc import format as fmt
-from calc.answer import Answer, evidence
 from calc.provenance import Provenance
+from calc.result import Answer, evidence
 from calc.scenario import Fidelity
 from pages._inputs import worked_for
 from pages._ui import Metric

@@ -7,9 +7,9 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer
 from calc.bill import ApiPrices, Bill, Day, DayBill, Market, Owned, Tenure, bill_of
 from calc.bill_report import bill_headline, day_headline
+from calc.result import Answer
 from calc.units import GB
 from pages._axes import COLOURS, GREY, LINE_WIDTH, figure, linear
 from pages._ui import guarded, plain_text, show_chart, show_table

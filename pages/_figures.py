@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from calc import format as fmt
-from calc.answer import Answer
 from calc.block_map import LayerGroup
 from calc.curves import BatchCurve, ContextCurve, MemoryBar
-from calc.result import LIMITS
+from calc.result import LIMITS, Answer
 from calc.scenario import Fidelity
 from calc.units import GIB, MS
 from pages._axes import Mark, doubling, linear, logarithmic

@@ -5,9 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer
 from calc.engine import ENGINE_NAMES
 from calc.handover import Command, Handover, handover_of
+from calc.result import Answer
 from pages._ui import guarded, plain_text
 
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import streamlit as st
 
-from calc.answer import Answer, Inputs, answer
+from calc.answer import answer
 from calc.levers import LeverEffect, lever_effects
 from calc.plan.ranking import Ranking, rank
 from calc.plan.space import Limits, Spare
+from calc.result import Answer, Inputs
 from calc.scenario import Scenario
 from calc.worked import Worked
 from calc.worked_answer import worked_metrics

@@ -5,11 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Inputs
 from calc.block_map import LayerGroup
 from calc.model import ModelSpec
 from calc.parameters import ParameterCount
 from calc.quantization import stored_bytes, weight_bytes
+from calc.result import Inputs
 from calc.state_map import state_rows
 from calc.weight_check import check_weights
 from pages._ui import show_table

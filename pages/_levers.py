@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer
 from calc.levers import LeverEffect
 from calc.provenance import Estimate
+from calc.result import Answer
 from calc.scenario import Fidelity, apply_settings
 from calc.verdict import Change
 from pages._inputs import levers_for

@@ -8,13 +8,13 @@ from itertools import zip_longest
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer
 from calc.memory.bars import RankBar, rank_bars
 from calc.memory.comparison import EnginePool, engine_pools
 from calc.memory.engines import EngineSettings, Ledger, ledger
 from calc.memory.log_comparison import compare, settings_from_log
 from calc.memory.logs import read_log
 from calc.memory.waterfall import WaterfallStep, waterfall, what_breaks_first
+from calc.result import Answer
 from calc.scenario import Scenario
 from pages._levers import draw_apply
 from pages._memory_figure import (

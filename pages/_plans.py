@@ -5,11 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer, headline
 from calc.levers import plan_change
 from calc.plan.ranking import Ranking
 from calc.plan.space import Spare
 from calc.proof import Proof, headline_of, prove
+from calc.result import Answer, headline
 from calc.scenario import Scenario
 from calc.simulation.results import SimulationResult
 from pages._inputs import BY_VALUE, TTL, answer_for, ranking_for

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from calc import format as fmt
-from calc.answer import Answer, headline
 from calc.curves import memory_bar
 from calc.formulas import FORMULAS
 from calc.handover import handover_of
+from calc.result import Answer, headline
 from calc.scenario import Fidelity, to_query
 from calc.sensitivity import headline_of, sensitivity
 from calc.substitution import formulas_of, symbols_of

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer
+from calc.result import Answer
 from calc.scenario import Scenario
 from calc.sensitivity import Reading, Sensitivity, Swing, headline_of, sensitivity
 from pages._axes import COLOURS, Mark, figure, linear, vline

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer
+from calc.result import Answer
 from calc.scenario import Fidelity
 from calc.sizing import DecodeStep, FleetStep, PrefillStep, SequencesStep
 from calc.substitution import formulas_of, symbols_of

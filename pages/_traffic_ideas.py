@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer
+from calc.result import Answer
 from calc.simulation.cluster import Router
 from calc.simulation.features import Features
 from calc.simulation.requests import RequestTable

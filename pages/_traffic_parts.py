@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer
+from calc.result import Answer
 from calc.simulation.export import chrome_trace, request_lines
 from calc.simulation.features import Features
 from calc.simulation.requests import RequestTable

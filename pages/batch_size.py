@@ -5,9 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer
 from calc.curves import BatchCurve, batch_curve
 from calc.errors import MissingSpec
+from calc.result import Answer
 from calc.scenario import Fidelity
 from calc.substitution import symbols_of
 from calc.worked import Worked

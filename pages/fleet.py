@@ -9,12 +9,12 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer
 from calc.engine import ENGINE_NAMES, Engine
 from calc.errors import InputError
 from calc.fleet import Budget, Fleet, FleetRow, Placed, plan_fleet
 from calc.fleet_report import fleet_headline
 from calc.fleet_table import COLUMNS, fleet_rows, placed_rows, stocks_of
+from calc.result import Answer
 from calc.worked import Worked
 from calc.worked_answer import worked_step
 from pages._axes import KINDS, ROWS, figure, linear

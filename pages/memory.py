@@ -7,11 +7,11 @@ from dataclasses import replace
 import streamlit as st
 
 from calc import format as fmt
-from calc.answer import Answer
 from calc.engine import ENGINE_NAMES
 from calc.expected import engine_settings, length_limit, memory_of
 from calc.memory.engines import Ledger
 from calc.memory.launch_flags import launch_flags
+from calc.result import Answer
 from calc.worked_memory import worked_ledger
 from pages._inputs import current_answer
 from pages._memory_parts import (

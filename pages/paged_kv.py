@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calc import format as fmt
-from calc.answer import Answer
 from calc.paging import blocks_for
 from calc.paging_story import BLOCK_SIZE
+from calc.result import Answer
 from calc.textbook import sequences_paged, sequences_reserved
 from pages._inputs import current_answer
 from pages._paging_parts import SAMPLES_ASKED, draw_pools

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from calc.answer import Answer
+from calc.result import Answer
 from calc.simulation.features import Features
 from calc.simulation.requests import RequestTable
 from calc.traffic import Source, at_rate, generated

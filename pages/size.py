@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from calc.answer import Answer, headline
 from calc.curves import memory_bar
-from calc.result import question
+from calc.result import Answer, headline, question
 from pages._answer_metrics import answer_metrics
 from pages._costs import draw_costs
 from pages._figures import memory_figure, memory_finding

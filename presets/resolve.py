@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import cache
 
 from calc.accelerator import Accelerator
-from calc.answer import Inputs, Offer
 from calc.custom_accelerator import accelerator_from_json
 from calc.engine import Engine
 from calc.errors import InputError
 from calc.format_support import engine_support
 from calc.json_text import NOT_JSON, parse_json
+from calc.result import Inputs, Offer
 from calc.scenario import Fidelity, Scenario
 from presets import accelerators, local_device, prices, profiles, sources
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc.answer import Inputs, Offer, answer, headline
+from calc.answer import answer
 from calc.levers import Kind, lever_effects
 from calc.plan.ranking import rank
+from calc.result import Inputs, Offer, headline
 from calc.scenario import Scenario, apply_settings
 from calc.verdict import Wall
 from presets import accelerators, models

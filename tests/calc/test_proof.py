@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from calc.answer import Inputs, Offer, answer
+from calc.answer import answer
 from calc.errors import InputError
 from calc.proof import prove
+from calc.result import Inputs, Offer
 from calc.scenario import Scenario
 from presets import accelerators, models
 from presets.resolve import resolve

@@ -8,13 +8,14 @@ from math import exp, log, sqrt
 
 import pytest
 
-from calc.answer import answer, headline
+from calc.answer import answer
 from calc.contract import endpoint_json
 from calc.plan.ranking import rank, ranked
 from calc.plan.search import rank_key
 from calc.plan.space import EVERY_WEIGHT_FORMAT, Objective, question_of
 from calc.plan.verify import verify
 from calc.proof import prove
+from calc.result import headline
 from calc.scenario import Scenario
 from calc.verdict import Wall
 from presets.resolve import accelerator_named, offer_of, resolve, with_profile

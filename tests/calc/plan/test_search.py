@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc.answer import headline
 from calc.errors import InputError, MissingSpec
 from calc.format_support import formats_support, served_formats
 from calc.layout import Layout
@@ -22,6 +21,7 @@ from calc.plan.screen import Configuration, screen
 from calc.plan.search import configured, rank_key, search, within
 from calc.plan.space import Limits, Objective, Question, Spare, layouts_of, placed
 from calc.plan.stacked import stacks_of
+from calc.result import headline
 from calc.scenario import Fidelity, Scenario
 from calc.step import StepModel
 from presets.resolve import accelerator_named, offer_of, resolve, with_profile
