@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.engine import Engine
+from calc.engine import LLAMA_CPP_ENGINES
 from calc.errors import InputError, MissingSpec
 from calc.layout import Layout
 from calc.memory.kv import decoder_sublayers
@@ -21,7 +21,6 @@ from calc.verdict import Change, Wall
 
 LARGEST_NODE = 8
 LARGEST_REPLICA = 64  # GPUs of one replica that a search looks at
-ONE_HOST = (Engine.LLAMA_CPP, Engine.OLLAMA)  # they split a model over the cards of one host
 
 
 def answer(inputs: Inputs) -> Answer:
@@ -58,7 +57,7 @@ def _across_hosts(inputs: Inputs) -> Answer | None:
     accelerator, chosen = inputs.offer.accelerator, inputs.scenario.layout
     layers = inputs.spec.decoder.n_layers if inputs.spec.decoder is not None else 1
     widest = max((layout.tp for layout in _layouts(inputs)), default=1)
-    alone = accelerator.node_size == 1 or chosen.pp > 1 or inputs.scenario.engine in ONE_HOST
+    alone = accelerator.node_size == 1 or chosen.pp > 1 or inputs.scenario.engine in LLAMA_CPP_ENGINES
     if inputs.scenario.tp or alone or inputs.scenario.fidelity == Fidelity.TEXTBOOK:
         return None
     for stages in (2, 4, 8):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from calc.errors import InputError
 
@@ -16,6 +17,9 @@ class Engine(StrEnum):
     LLAMA_CPP = "llama.cpp"
     OLLAMA = "ollama"
 
+
+LLAMA_CPP_ENGINES: Final = (Engine.LLAMA_CPP, Engine.OLLAMA)
+"""llama.cpp, and what runs it: GGUF files, one host, and layers that do not fit stay in the host's memory."""
 
 ENGINE_NAMES = {
     Engine.VLLM: "vLLM",

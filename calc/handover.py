@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from calc import format as fmt
 from calc.bill import Day, start_of
-from calc.engine import Engine
+from calc.engine import LLAMA_CPP_ENGINES, Engine
 from calc.errors import InputError
 from calc.expected import engine_settings, length_limit
 from calc.kv_offload import room_behind
@@ -178,7 +178,7 @@ def launch_settings(result: Answer, engine: Engine) -> EngineSettings:
     if settings.max_seqs is None and result.sequences is not None:
         batch = result.sequences.batch
         bound = result.sequences.binding not in {"kv memory", "engine"}
-        slots = engine in {Engine.LLAMA_CPP, Engine.OLLAMA}
+        slots = engine in LLAMA_CPP_ENGINES
         if bound or slots or batch > DEFAULT_SEQUENCES:
             settings = replace(settings, max_seqs=max(1, batch // result.layout.attention_ranks))
     return settings
@@ -259,7 +259,7 @@ def _notes(result: Answer, commands: tuple[Command, ...]) -> tuple[str, ...]:
             f"The plan assumes weights in {scenario.quantization}: name a checkpoint stored so in place of "
             f"{result.inputs.spec.id}."
         )
-    if scenario.prefix_share > 0 and command.engine not in {Engine.LLAMA_CPP, Engine.OLLAMA}:
+    if scenario.prefix_share > 0 and command.engine not in LLAMA_CPP_ENGINES:
         notes.append(
             f"The plan relies on {scenario.prefix_share:.0%} of prompt tokens in the prefix cache, which is on by "
             "default; route requests of one prefix to one replica."
@@ -268,7 +268,7 @@ def _notes(result: Answer, commands: tuple[Command, ...]) -> tuple[str, ...]:
         notes.append(
             f"Each host needs {fmt.binary_bytes(room_behind(scenario))} of free memory for every GPU, for text that comes back."
         )
-    if command.engine in {Engine.LLAMA_CPP, Engine.OLLAMA}:
+    if command.engine in LLAMA_CPP_ENGINES:
         notes.append("llama.cpp reads a GGUF file: name the converted one in place of the model id.")
     if scenario.fidelity == Fidelity.TEXTBOOK:
         notes.append("Planned at textbook fidelity: the engine's own memory rules were not asked.")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from calc.accelerator import Accelerator
-from calc.engine import Engine, engine_named
+from calc.engine import LLAMA_CPP_ENGINES, Engine, engine_named
 from calc.format_support import cache_support, weight_support
 from calc.gguf_mixtures import MIXTURES
 from calc.operators import ForwardPass
@@ -29,7 +29,6 @@ from calc.worked import Worked, WorkedPass
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 TABLED = (1, 8, 32, 128, 512)
 BASE = "bf16"
-GGUF_ENGINES = (Engine.LLAMA_CPP, Engine.OLLAMA)
 
 
 class Way(StrEnum):
@@ -156,7 +155,7 @@ def speed_study(result: Answer) -> SpeedStudy:
     base_bytes = weight_bytes(inputs.spec, BASE).stored
     parameters = _parameters(inputs)
     found = []
-    for scheme in GGUF_SCHEMES if engine in GGUF_ENGINES else SCHEMES:
+    for scheme in GGUF_SCHEMES if engine in LLAMA_CPP_ENGINES else SCHEMES:
         support = how_it_runs(scheme, inputs.offer.accelerator, engine)
         changed = _with(inputs, scheme)
         stored = weight_bytes(inputs.spec, scheme.weights).stored

@@ -12,7 +12,7 @@ from calc import expected
 from calc import format as fmt
 from calc.accelerator import Accelerator
 from calc.cost import usd_per_hour, usd_per_million_tokens
-from calc.engine import ENGINE_NAMES, Engine
+from calc.engine import ENGINE_NAMES, LLAMA_CPP_ENGINES, Engine
 from calc.format_support import Support, formats_support, served_formats
 from calc.layout import Layout
 from calc.memory.kv import kv_heads
@@ -272,7 +272,7 @@ def _hopeless(inputs: Inputs, layout: Layout) -> Answer | None:
     Layers that an engine leaves on the host (llama.cpp) are the ledger's business.
     """
     scenario = inputs.scenario
-    offloads = scenario.engine in {Engine.LLAMA_CPP, Engine.OLLAMA}
+    offloads = scenario.engine in LLAMA_CPP_ENGINES
     memory = _weights_only(inputs, layout)
     if offloads or scenario.kv_bytes_per_gpu is not None or memory.kv_bytes_per_gpu > 0:
         return None

@@ -60,8 +60,9 @@ def add(verbs: Any) -> None:
 
 def settings(arguments: argparse.Namespace) -> EngineSettings:
     """What the arguments tell the engine."""
+    from calc.engine import Engine, engine_named
     from calc.errors import InputError
-    from calc.memory.engines import Engine, EngineSettings, engine_named
+    from calc.memory.engines import EngineSettings
     from calc.scenario import stated
 
     if arguments.max_loras and engine_named(arguments.engine) is not Engine.VLLM:
@@ -116,7 +117,7 @@ def _running(kv: KvNumbers) -> list[str]:
 
 def _refuse_unused(arguments: argparse.Namespace, chosen: EngineSettings, spec: ModelSpec) -> None:
     """Flags about a part that the model lacks, or that the chosen engine's ledger does not read."""
-    from calc.memory.engines import Engine
+    from calc.engine import LLAMA_CPP_ENGINES, Engine
     from calc.memory.engines.shapes import shape_of
 
     shape = shape_of(spec)
@@ -141,7 +142,7 @@ def _refuse_unused(arguments: argparse.Namespace, chosen: EngineSettings, spec: 
     refuse_alone(
         "--gpu-layers",
         chosen.gpu_layers,
-        useful=chosen.engine in (Engine.LLAMA_CPP, Engine.OLLAMA),
+        useful=chosen.engine in LLAMA_CPP_ENGINES,
         without="--engine llama.cpp or ollama",
     )
 

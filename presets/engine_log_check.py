@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from calc.engine import LLAMA_CPP_ENGINES, Engine
 from calc.errors import RidgebeamError
-from calc.memory.engines import Engine, Ledger, LineKind, RankLedger, ledger
+from calc.memory.engines import Ledger, LineKind, RankLedger, ledger
 from calc.memory.engines.versions import release
 from calc.quantization import weight_bytes
 from calc.units import GIB
@@ -221,7 +222,7 @@ def no_pool(log: EngineLog) -> str | None:
     reason = hidden_flag(log)
     if log.kv_bytes is None:
         reason = "the log states no pool"
-    elif engine_of(log) in (Engine.LLAMA_CPP, Engine.OLLAMA):
+    elif engine_of(log) in LLAMA_CPP_ENGINES:
         reason = "llama.cpp allocates what is asked for; it fills nothing"
     elif flag_number(log, "kv_cache_memory_bytes") is not None:
         reason = "the pool is set by a flag"
@@ -286,7 +287,7 @@ def _start_ledger(log: EngineLog, configs: Path) -> tuple[Ledger | None, str]:
     if isinstance(result, Ledger):
         return result, "from the settings alone"
     spec = spec_of(log, configs)
-    allocates = engine_of(log) in (Engine.LLAMA_CPP, Engine.OLLAMA)
+    allocates = engine_of(log) in LLAMA_CPP_ENGINES
     if allocates or isinstance(spec, str) or log.kv_bytes is None:
         # What llama.cpp prints is what it allocated, not what was free.
         return None, spec if isinstance(spec, str) else result

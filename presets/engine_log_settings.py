@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from calc.engine import Engine
 from calc.layout import Layout
-from calc.memory.engines import Engine, EngineSettings
+from calc.memory.engines import EngineSettings
 from calc.model import ModelSpec
 from calc.quantization import stored_bytes
 from presets.engine_logs import EngineLog, flag_number, is_legacy, readings, release_of

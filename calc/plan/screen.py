@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calc import textbook
-from calc.answer import ONE_HOST
-from calc.engine import Engine
+from calc.engine import LLAMA_CPP_ENGINES, Engine
 from calc.errors import MissingSpec
 from calc.expected import MOST_SEQUENCES, tokens_of_pass
 from calc.format_support import formats_support, served_formats, weight_scheme
@@ -233,7 +232,9 @@ def _tuned(group: Group) -> list[Offer]:
 
 def is_foreign(quantization: str, engine: str) -> bool:
     """A GGUF mixture under another engine than llama.cpp: never suggested, but answered where a person chose it."""
-    return quantization != "auto" and weight_scheme(quantization) == "gguf" and Engine(engine) not in ONE_HOST
+    return (
+        quantization != "auto" and weight_scheme(quantization) == "gguf" and engine not in LLAMA_CPP_ENGINES
+    )
 
 
 def _placements(
@@ -325,7 +326,7 @@ def _sequences_that_fit(question: Question, group: Group, stacked: Stacked) -> t
         else weight_bytes(inputs.spec, group.quantization)
     )
     totals = stacked.most_memory_bytes
-    offloads = Engine(group.engine) in {Engine.LLAMA_CPP, Engine.OLLAMA}
+    offloads = group.engine in LLAMA_CPP_ENGINES
     share = scenario.memory_utilization or MOST_OF_MEMORY.get(Engine(group.engine), 1.0)
     room = np.asarray(
         textbook.cache_bytes(memory_bytes=totals * share, weight_bytes=counted.stored / gpus), dtype=float

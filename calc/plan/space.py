@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calc.accelerator import Accelerator
-from calc.answer import LARGEST_REPLICA, ONE_HOST
-from calc.engine import Engine
+from calc.answer import LARGEST_REPLICA
+from calc.engine import LLAMA_CPP_ENGINES
 from calc.errors import InputError
 from calc.layout import Layout
 from calc.memory.engines.sharding import check_heads
@@ -215,12 +215,12 @@ def layouts_of(spec: ModelSpec, engine: str, *, most: int = LARGEST_REPLICA) -> 
 
 def _shapes(spec: ModelSpec, engine: str, most: int) -> Iterator[Layout]:
     layers = spec.decoder.n_layers if spec.decoder is not None else 1
-    stages = POWERS if Engine(engine) not in ONE_HOST else (1,)
+    stages = POWERS if engine not in LLAMA_CPP_ENGINES else (1,)
     for tp in POWERS:
         for pp in stages:
             if tp * pp <= most and pp <= layers:
                 yield Layout(tp=tp, pp=pp)
-    if has_experts(spec) and Engine(engine) not in ONE_HOST:
+    if has_experts(spec) and engine not in LLAMA_CPP_ENGINES:
         for tp in POWERS[1:]:
             if tp <= most:
                 yield Layout(tp=tp, ep=tp)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.accelerator import Accelerator
-from calc.engine import Engine, engine_named
+from calc.engine import LLAMA_CPP_ENGINES, Engine
 from calc.format_support import check_engine, not_served
 from calc.layout import Layout
 from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLedger
@@ -20,14 +20,12 @@ from calc.memory.engines.vllm import vllm_memory, vllm_message
 from calc.model import ModelSpec
 
 __all__ = [
-    "Engine",
     "EngineSettings",
     "KvNumbers",
     "Ledger",
     "Line",
     "LineKind",
     "RankLedger",
-    "engine_named",
     "ledger",
 ]
 
@@ -54,7 +52,7 @@ def ledger(
     candidates does not need.
     """
     check_engine(settings.engine, accelerator)
-    if settings.engine not in {Engine.LLAMA_CPP, Engine.OLLAMA}:
+    if settings.engine not in LLAMA_CPP_ENGINES:
         check_heads(spec, layout)
     memory_of, message = RULES[settings.engine]
     drawn = memory_of(spec, accelerator, layout, settings)

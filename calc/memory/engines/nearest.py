@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from calc.accelerator import Accelerator
-from calc.engine import Engine
+from calc.engine import LLAMA_CPP_ENGINES, Engine
 from calc.layout import Layout
 from calc.memory.engines.estimates import shares_memory
 from calc.memory.engines.ledger import Ledger, LineKind
@@ -173,7 +173,7 @@ def _lengths(start: Step, longest: int) -> Iterator[Step]:
 def _cache_formats(start: Step) -> Iterator[Step]:
     settings = start.settings
     if (settings.kv_dtype or "auto").lower() in ("auto", "bf16", "fp16", "fp32"):
-        name = "q8_0" if settings.engine in (Engine.LLAMA_CPP, Engine.OLLAMA) else "fp8"
+        name = "q8_0" if settings.engine in LLAMA_CPP_ENGINES else "fp8"
         yield replace(
             start,
             text=f"Keep the KV cache in {name}.",
@@ -193,7 +193,7 @@ def _flags(start: Step, ledger: Ledger) -> Iterator[Step]:
             named=(("memory_utilization", str(HIGH_UTILIZATION)),),
             settings=replace(settings, memory_utilization=HIGH_UTILIZATION),
         )
-    if settings.engine in (Engine.LLAMA_CPP, Engine.OLLAMA) and settings.gpu_layers is None:
+    if settings.engine in LLAMA_CPP_ENGINES and settings.gpu_layers is None:
         yield from _offloads(start, ledger)
     if settings.engine is not Engine.VLLM:
         return
@@ -226,7 +226,7 @@ def _weight_formats(start: Step) -> Iterator[Step]:
     settings = start.settings
     if settings.quantization not in (None, "bf16", "fp16", "fp8"):
         return
-    llama = settings.engine in (Engine.LLAMA_CPP, Engine.OLLAMA)
+    llama = settings.engine in LLAMA_CPP_ENGINES
     for name in ("q8_0", "q4_k") if llama else ("fp8", "int4-g128"):
         if name != settings.quantization:
             yield replace(
