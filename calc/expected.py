@@ -32,13 +32,13 @@ from calc.sizing import (
     MemoryStep,
     PrefillStep,
     SequencesStep,
+    StepTime,
     mean_context,
-    users_with_headroom,
+    replicas_for_users,
 )
 from calc.slo import Slo
 from calc.speculative import tokens_per_pass
 from calc.step import ServingPoint, StepModel, binding
-from calc.timing import StepTime
 from calc.workload import Workload
 
 GRID_POINTS = 48
@@ -261,7 +261,7 @@ def fleet_of(replica: Replica, workload: Workload, *, batch: int, headroom: floa
     e2e = replica.point.e2e_s
     if workload.rate_per_s is None:
         asked = (workload.concurrency or 0) * workload.peak_factor
-        replicas = max(1, ceil(users_with_headroom(asked, headroom) / batch))
+        replicas = replicas_for_users(workload, batch=batch, headroom=headroom)
         users = max(1.0, asked / replicas)
         active, rate, busy = asked, asked / replica.at(e2e, users).best, asked / batch
     else:

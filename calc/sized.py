@@ -1,6 +1,6 @@
 """The answer for one accelerator and one layout, at the scenario's fidelity.
 
-Textbook: closed forms over totals (`calc.sizing`, `calc.timing`). Roofline and expected: the engine's ledger and the
+Textbook: closed forms over totals (`calc.textbook_sizing`). Roofline and expected: the engine's ledger and the
 step model (`calc.expected`). A result never mixes them.
 """
 
@@ -22,17 +22,15 @@ from calc.quantization import stored_bytes, weight_bytes
 from calc.replica_model import replica_model
 from calc.result import Answer, Cost, Inputs, Offer
 from calc.scenario import Fidelity, Scenario
-from calc.sizing import (
-    MemoryStep,
-    SequencesStep,
+from calc.sizing import MemoryStep, SequencesStep, replicas_for_users
+from calc.textbook_sizing import (
+    TextbookTiming,
     decode_step,
     fleet_step,
     memory_step,
     prefill_step,
-    replicas_for_users,
     sequences_step,
 )
-from calc.timing import TextbookTiming
 from calc.verdict import Verdict, Wall
 
 TEXTBOOK_OVERHEAD_SHARE = 0.05
