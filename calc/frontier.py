@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from calc.cost import tokens_per_usd
 from calc.curves import decode_seconds
 from calc.energy import watts_per_gpu
 from calc.errors import InputError, MissingSpec
+from calc.expected import tokens_of_pass
 from calc.provenance import Estimate
+from calc.replica_model import replica_model
 from calc.result import Answer, Inputs, Offer
-from calc.scenario import Scenario
+from calc.scenario import Fidelity, Scenario
 from calc.sized import answer_for
-from calc.sizing import mean_context
+from calc.sizing import PrefillStep, mean_context
 from calc.units import HOUR_S
+
+Array = npt.NDArray[np.float64]
 
 DEGREES = (1, 2, 4, 8)
 BATCHES = tuple(2**power for power in range(11))
@@ -25,8 +30,11 @@ BATCHES = tuple(2**power for power in range(11))
 class Operating:
     """One way to run one replica: its layout and batch, and what users and the owner get from it.
 
-    `user_tokens_per_s`: one over the decode step. `tokens_per_s_per_gpu`: output tokens, with the prefill work of the
-    same requests counted. `usd_per_million`: None where no price is known. `fits`: the cache holds that batch.
+    `batch`: users who each wait for their answer and ask again. `user_tokens_per_s`: one over TPOT, prompts of the others
+    between the steps counted; `tokens_per_s_per_gpu`: output tokens; `ttft_s`: as the same users see it. Where prompts have
+    GPUs of their own, and in the textbook, which has no steps that share both, a user's TPOT is one decode step, the work of
+    prompts counts against the GPUs, and `ttft_s` is that of a prompt alone; `e2e_s` is then None.
+    `usd_per_million`: None where no price is known. `fits`: the cache holds that batch.
     `watts_per_user`: of the GPUs, from the power limit; None where none is published.
     """
 
@@ -41,6 +49,7 @@ class Operating:
     fits: bool
     usd_per_gpu_hour: float | None = None
     watts_per_user: Estimate | None = None
+    e2e_s: float | None = None
 
     @property
     def tokens_per_usd(self) -> float | None:
@@ -85,39 +94,84 @@ def operating_points(inputs: Inputs, offer: Offer) -> tuple[Operating, ...]:
     return tuple(points)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pace:
+    """One replica at every batch: seconds per token of a user, output tokens per second, share of time for prompts."""
+
+    tpot_s: Array
+    tokens_per_s: Array
+    ttft_s: Array
+    prefill_share: Array
+    e2e_s: Array | None = None
+
+
 def _of_layout(result: Answer) -> list[Operating]:
     if result.sequences is None or result.prefill is None:
         return []
     scenario, offer = result.inputs.scenario, result.inputs.offer
     gpus = result.layout.gpus_per_replica
-    batch = np.array(BATCHES, dtype=float)
-    seconds = decode_seconds(result, scenario.fidelity, mean_context(scenario.workload))(batch)
-    step_s = np.asarray(seconds.best, dtype=float)
-    prefill_s = float(result.prefill.prefill_s.best)
-    per_token_s = prefill_s / scenario.output_tokens + step_s / batch  # of the replica, for one output token
+    apart = scenario.fidelity == Fidelity.TEXTBOOK or scenario.disaggregated
+    pace = _apart(result, result.prefill) if apart else _shared(result, result.prefill)
+    price = offer.usd_per_gpu_hour
     return [
         Operating(
             gpu=offer.accelerator.name,
             layout=result.layout.label,
             gpus=gpus,
             batch=size,
-            user_tokens_per_s=float(1.0 / step_s[i]),
-            tokens_per_s_per_gpu=float(1.0 / (per_token_s[i] * gpus)),
-            ttft_s=prefill_s,
+            user_tokens_per_s=float(1.0 / pace.tpot_s[i]),
+            tokens_per_s_per_gpu=float(pace.tokens_per_s[i] / gpus),
+            ttft_s=float(pace.ttft_s[i]),
             usd_per_million=None
-            if offer.usd_per_gpu_hour is None
-            else float(offer.usd_per_gpu_hour * gpus * per_token_s[i] * 1e6 / HOUR_S),
+            if price is None
+            else float(price * gpus * 1e6 / HOUR_S / pace.tokens_per_s[i]),
             fits=size <= result.sequences.fit,
-            usd_per_gpu_hour=offer.usd_per_gpu_hour,
+            usd_per_gpu_hour=price,
             watts_per_user=_watts_per_user(
-                offer,
-                gpus=gpus,
-                batch=size,
-                prefill_share=prefill_s / scenario.output_tokens / per_token_s[i],
+                offer, gpus=gpus, batch=size, prefill_share=float(pace.prefill_share[i])
             ),
+            e2e_s=None if pace.e2e_s is None else float(pace.e2e_s[i]),
         )
         for i, size in enumerate(BATCHES)
     ]
+
+
+def _apart(result: Answer, prefill: PrefillStep) -> _Pace:
+    """Prompts and decode steps that do not mix: each takes its own time."""
+    scenario = result.inputs.scenario
+    batch = np.array(BATCHES, dtype=float)
+    seconds = decode_seconds(result, scenario.fidelity, mean_context(scenario.workload))(batch)
+    step_s = np.asarray(seconds.best, dtype=float)
+    prefill_s = float(prefill.prefill_s.best)
+    per_token_s = prefill_s / scenario.output_tokens + step_s / batch  # of the replica, for one output token
+    return _Pace(
+        tpot_s=step_s,
+        tokens_per_s=1.0 / per_token_s,
+        ttft_s=np.full(len(batch), prefill_s),
+        prefill_share=prefill_s / scenario.output_tokens / per_token_s,
+    )
+
+
+def _shared(result: Answer, prefill: PrefillStep) -> _Pace:
+    """Prompts and decode steps on the same GPUs, as users who wait for their answers see them."""
+    scenario = result.inputs.scenario
+    batch = np.array(BATCHES, dtype=float)
+    point = replica_model(result.inputs, result.layout).serving(
+        input_tokens=scenario.input_tokens,
+        output_tokens=scenario.output_tokens,
+        concurrency=batch,
+        prefix_tokens=prefill.cached_tokens,
+        drafts=scenario.draft_tokens,
+        tokens_per_pass=tokens_of_pass(scenario),
+        load_s=prefill.load_s,
+    )
+    tpot_s, tokens_per_s, ttft_s, share, e2e_s = (
+        np.broadcast_to(np.asarray(values, dtype=float), batch.shape)
+        for values in (
+            point.tpot_s.best, point.tokens_per_s.best, point.ttft_s.best, point.prefill_share, point.e2e_s.best,
+        )
+    )  # fmt: skip
+    return _Pace(tpot_s=tpot_s, tokens_per_s=tokens_per_s, ttft_s=ttft_s, prefill_share=share, e2e_s=e2e_s)
 
 
 def _watts_per_user(offer: Offer, *, gpus: int, batch: int, prefill_share: float) -> Estimate | None:

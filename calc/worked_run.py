@@ -63,26 +63,45 @@ def worked_operating(point: Operating, *, output_tokens: float) -> tuple[Worked,
     """A point of the frontier: what a user gets, what a GPU makes, what a million tokens cost."""
     about = f"{point.gpu}, {point.layout}, batch {point.batch}"
     step_s = 1.0 / point.user_tokens_per_s
+    seen = about if point.e2e_s is None else f"{about}: TPOT, with the prompts of others between the steps"
     lines = [
         Worked(
             formula="user_tokens_per_s",
             inputs={"step_s": step_s},
             result=point.user_tokens_per_s,
-            about=about,
-        ),
-        Worked(
-            formula="gpu_tokens_per_s",
-            inputs={
-                "gpus": point.gpus,
-                "prefill_s": point.ttft_s,
-                "output_tokens": output_tokens,
-                "step_s": step_s,
-                "batch": point.batch,
-            },
-            result=point.tokens_per_s_per_gpu,
-            about=about,
+            about=seen,
         ),
     ]
+    if point.e2e_s is None:
+        lines.append(
+            Worked(
+                formula="gpu_tokens_per_s",
+                inputs={
+                    "gpus": point.gpus,
+                    "prefill_s": point.ttft_s,
+                    "output_tokens": output_tokens,
+                    "step_s": step_s,
+                    "batch": point.batch,
+                },
+                result=point.tokens_per_s_per_gpu,
+                about=about,
+            )
+        )
+    else:
+        lines += [
+            Worked(
+                formula="e2e_s",
+                inputs={"ttft_s": point.ttft_s, "tpot_s": step_s, "output_tokens": output_tokens},
+                result=point.e2e_s,
+                about=about,
+            ),
+            Worked(
+                formula="replica_tokens_per_s",
+                inputs={"users": point.batch, "output_tokens": output_tokens, "e2e_s": point.e2e_s},
+                result=point.tokens_per_s_per_gpu * point.gpus,
+                about=f"{about}, all {point.gpus} GPUs",
+            ),
+        ]
     price = point.usd_per_gpu_hour
     if price is not None and point.usd_per_million is not None and point.tokens_per_usd is not None:
         lines += [

@@ -9,7 +9,7 @@ import streamlit as st
 from calc import format as fmt
 from calc.errors import InputError
 from calc.frontier import Operating, at_interactivity, offered, operating_points
-from calc.scenario import Scenario
+from calc.scenario import Fidelity, Scenario
 from calc.worked_run import worked_operating
 from pages._frontier_figure import frontier_figure, frontier_finding
 from pages._inputs import BY_VALUE, TTL, current_inputs, inputs_for
@@ -58,7 +58,7 @@ def main() -> None:
         show_title(
             _headline(at, speed, baseline),
             plain_text(
-                f"{inputs.spec.id} at {scenario.fidelity} fidelity; layouts of up to 8 GPUs; prefill work counted."
+                f"{inputs.spec.id} at {scenario.fidelity} fidelity; layouts of up to 8 GPUs; {_prompts(scenario)}."
             ),
         )
     target = None if scenario.tpot_s is None else 1.0 / scenario.tpot_s
@@ -87,10 +87,19 @@ def main() -> None:
         name="ridgebeam-frontier",
     )
     show_ignored(
-        "Queueing: the points are full batches that never wait. *Simulate traffic* adds arrivals.",
+        "Arrivals: at every point as many users as the batch wait for their answers and ask again. *Simulate traffic* has arrivals.",
         "That a GPU which waits for memory draws less than its power limit, from which watts are counted.",
         "At textbook fidelity: messages between the GPUs of a layout, which are not free.",
     )
+
+
+def _prompts(scenario: Scenario) -> str:
+    """How the work of prompts is counted."""
+    if scenario.disaggregated:
+        return "prompts on GPUs of their own, counted among the GPUs"
+    if scenario.fidelity == Fidelity.TEXTBOOK:
+        return "prefill work counted, and no user waits for the prompts of others"
+    return "users also wait for the prompts of others"
 
 
 def _controls(scenario: Scenario) -> tuple[list[str], float, str]:
@@ -141,7 +150,7 @@ def _row(name: str, point: Operating | None, baseline: Operating | None) -> dict
         "GPUs": fmt.count(point.gpus),
         "runs as": f"{point.layout} b{point.batch}",
         "tokens/s per GPU": fmt.significant(point.tokens_per_s_per_gpu),
-        "TTFT alone": fmt.seconds(point.ttft_s),
+        "TTFT alone" if point.e2e_s is None else "TTFT": fmt.seconds(point.ttft_s),
         "$ per million out": fmt.optional(point.usd_per_million, fmt.usd, "no price"),
         "tokens per $": fmt.optional(point.tokens_per_usd, fmt.significant, "no price"),
         "against baseline": _against(point, baseline),
@@ -166,7 +175,7 @@ def _record(point: Operating) -> dict[str, object]:
         "batch": point.batch,
         "tokens_per_s_per_user": point.user_tokens_per_s,
         "tokens_per_s_per_gpu": point.tokens_per_s_per_gpu,
-        "ttft_alone_s": point.ttft_s,
+        "ttft_s": point.ttft_s,
         "usd_per_million_out": point.usd_per_million,
         "watts_per_user": None if point.watts_per_user is None else point.watts_per_user.best,
         "fits": point.fits,

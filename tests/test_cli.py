@@ -263,6 +263,34 @@ def test_a_plan_is_verified_by_simulation(run):
     assert verified["breaks_at_per_s"] > verified["rate_per_s"]
 
 
+def test_verbs_agree_about_one_replica_and_its_users(run):
+    """What a plan says in JSON for 32 users is what the serving point says, not the times of a request alone."""
+    where = [
+        "meta-llama/Meta-Llama-3.1-8B",
+        "--gpu",
+        "h100-sxm5-80gb",
+        "--tp",
+        "1",
+        "--input",
+        4000,
+        "--output",
+        200,
+    ]
+    plan = run("plan", *where, "--concurrency", 32, "--headroom", 0)[1]["plans"][0]
+    cost = run("cost", *where, "--concurrency", 32, "--headroom", 0)[1]["plan"]
+    point = run("serve-point", *where, "--concurrency", 32)[1]
+    step = run("step", *where[:5], "--batch", 32, "--context", 4100, "--prefill", 4000)[1]
+    assert plan["replicas"] == 1
+    for name in ("ttft_s", "tpot_s", "e2e_s"):
+        assert plan[name]["best"] == pytest.approx(point[name]["best"], rel=2e-3)
+        assert cost[name] == plan[name]
+    assert plan["step_s"]["best"] == pytest.approx(step["decode"]["s"]["best"], rel=1e-6)
+    assert plan["prefill_s"]["best"] == pytest.approx(step["prefill"]["s"]["best"], rel=1e-6)
+    made = plan["rate_per_s"] * 200
+    assert made == pytest.approx(point["tokens_per_s"]["best"], rel=2e-3)
+    assert plan["usd_per_mtok_out"] == pytest.approx(plan["usd_per_hour"] / 3600 / made * 1e6, rel=2e-3)
+
+
 def test_accuracy_is_one_json_object_with_memory_in_it(run):
     code, record = run("accuracy")
     assert code == 0

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from calc.frontier import at_interactivity, frontier, offered, operating_points
+from calc.layout import Layout
+from calc.replica_model import replica_model
 from calc.scenario import Scenario
 from presets import accelerators
 from presets.resolve import offer_of, resolve
@@ -77,3 +80,24 @@ def test_no_point_depends_on_traffic_or_targets(fidelity):
     plain = replace(inputs, scenario=offered(asked))
     assert plain != inputs
     assert operating_points(plain, inputs.offer) == operating_points(inputs, inputs.offer) != ()
+
+
+@pytest.mark.parametrize("prompt", [1024.0, 8000.0])
+def test_a_points_users_are_those_of_a_serving_point(prompt):
+    """Compare and `serve-point` say one thing of a layout and so many users; a GPU's tokens follow from Little's law."""
+    inputs = resolve(
+        Scenario(
+            model="meta-llama/Meta-Llama-3.1-8B",
+            gpu="h100-sxm5-80gb",
+            input_tokens=prompt,
+            output_tokens=500.0,
+        )
+    )
+    point = next(p for p in operating_points(inputs, inputs.offer) if p.layout == "TP2" and p.batch == 32)
+    served = replica_model(inputs, Layout(tp=2)).serving(
+        input_tokens=prompt, output_tokens=500.0, concurrency=32.0
+    )
+    assert 1 / point.user_tokens_per_s == pytest.approx(float(np.ravel(served.tpot_s.best)[0]), rel=1e-9)
+    assert point.ttft_s == pytest.approx(float(np.ravel(served.ttft_s.best)[0]), rel=1e-9)
+    e2e_s = point.ttft_s + 499 / point.user_tokens_per_s
+    assert point.tokens_per_s_per_gpu == pytest.approx(32 * 500 / e2e_s / 2, rel=1e-9)
