@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from urllib.parse import urlencode
 
@@ -22,30 +22,45 @@ MAX_SCENARIO_MB = 3
 LOAD_KEY = "scenario_upload"
 LOAD_ERROR_KEY = "_load_error"
 GO_TO_KEY = "_go_to"
+EXAMPLES_KEY = "examples"
 
 
 def draw_actions() -> None:
     """One row of small buttons; a scenario chosen here replaces the whole sidebar."""
     with st.container(horizontal=True, horizontal_alignment="right", gap="xsmall"):
-        with st.popover("Examples", icon=":material/list_alt:", type="tertiary"):
-            for ready in READY:
-                st.button(
-                    f"**{ready.title}**  \n{plain_text(ready.question)}",
-                    key=f"ready-{ready.id}",
-                    on_click=_start_from,
-                    args=(ready,),
-                    type="tertiary",
-                )
-        with st.popover("Copy link", icon=":material/link:", type="tertiary"):
-            _draw_link(current_scenario())
-        with st.popover(
-            "File", icon=":material/save:", type="tertiary", help="Save the scenario, or load one."
-        ):
-            _draw_file(current_scenario())
+        _panel("Examples", _draw_examples, key=EXAMPLES_KEY, icon=":material/list_alt:")
+        _panel("Copy link", _draw_link, key="copy-link", icon=":material/link:")
+        _panel(
+            "File",
+            _draw_file,
+            key="file",
+            icon=":material/save:",
+            explained="Save the scenario, or load one.",
+        )
         _draw_report(current_scenario())
     error = st.session_state.pop(LOAD_ERROR_KEY, None)
     if isinstance(error, RidgebeamError):
         show_error(error)
+
+
+def _panel(
+    label: str, draw: Callable[[], None], *, key: str, icon: str, explained: str | None = None
+) -> None:
+    """A button under which a panel opens, drawn once it is open."""
+    with st.popover(label, icon=icon, type="tertiary", help=explained, key=key, on_change="rerun") as panel:
+        if panel.open:
+            draw()
+
+
+def _draw_examples() -> None:
+    for ready in READY:
+        st.button(
+            f"**{ready.title}**  \n{plain_text(ready.question)}",
+            key=f"ready-{ready.id}",
+            on_click=_start_from,
+            args=(ready,),
+            type="tertiary",
+        )
 
 
 def _draw_report(scenario: Scenario) -> None:
@@ -81,7 +96,8 @@ def link_to(scenario: Scenario, base_url: str, page_query: Mapping[str, str] = M
     return f"{base_url.split('?', maxsplit=1)[0]}?{urlencode(query)}"
 
 
-def _draw_link(scenario: Scenario) -> None:
+def _draw_link() -> None:
+    scenario = current_scenario()
     st.caption("Opens this page with this scenario. The copy button is at the right of the box.")
     own = {name: value for name, value in st.query_params.items() if name not in URL_PARAMETERS}
     st.code(link_to(scenario, st.context.url or "", own), language=None, wrap_lines=True)
@@ -93,10 +109,10 @@ def _draw_link(scenario: Scenario) -> None:
         )
 
 
-def _draw_file(scenario: Scenario) -> None:
+def _draw_file() -> None:
     st.download_button(
         "Save scenario",
-        to_json(scenario),
+        to_json(current_scenario()),
         "ridgebeam-scenario.json",
         "application/json",
         key="save-scenario",
@@ -120,4 +136,5 @@ def _load() -> None:
 
 def _start_from(ready: ReadyScenario) -> None:
     show_scenario(ready.scenario)
+    st.session_state[EXAMPLES_KEY] = False
     st.session_state[GO_TO_KEY] = ready.page

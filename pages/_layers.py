@@ -12,7 +12,7 @@ from calc.quantization import stored_bytes, weight_bytes
 from calc.result import Inputs
 from calc.state_map import state_rows
 from calc.weight_check import check_weights
-from pages._ui import show_table
+from pages._ui import folded, show_table
 
 COMPARED_FORMATS = ("bf16", "fp8", "int8", "int4-g128", "nvfp4", "q4_k_m")
 
@@ -25,9 +25,10 @@ def draw_layers(groups: tuple[LayerGroup, ...]) -> None:
         )
     for number, ((stack, mixing, feed, parameters), alike) in enumerate(kinds.items()):
         count = sum(group.count for group in alike)
-        with st.expander(
-            f"{count} x {mixing}, {feed} ({stack}): {fmt.parameters(parameters)} each", key=f"layers-{number}"
-        ):
+        label = f"{count} x {mixing}, {feed} ({stack}): {fmt.parameters(parameters)} each"
+        with folded(label, key=f"layers-{number}") as is_open:
+            if not is_open:
+                continue
             show_table(
                 [
                     {
@@ -46,7 +47,9 @@ def draw_state(spec: ModelSpec, kv_dtype: str) -> None:
     rows = state_rows(spec, kv_dtype)
     if not rows:
         return
-    with st.expander("State by kind of layer", key="model-state"):
+    with folded("State by kind of layer", key="model-state") as is_open:
+        if not is_open:
+            return
         show_table(
             [
                 {
@@ -76,7 +79,9 @@ def draw_check(inputs: Inputs) -> None:
 
 
 def draw_parts(counted: ParameterCount) -> None:
-    with st.expander("Parameters by part", key="model-parts"):
+    with folded("Parameters by part", key="model-parts") as is_open:
+        if not is_open:
+            return
         rows = sorted(counted.parts.items(), key=lambda item: -item[1])
         show_table(
             [
@@ -91,7 +96,9 @@ def draw_parts(counted: ParameterCount) -> None:
 
 
 def draw_formats(inputs: Inputs) -> None:
-    with st.expander("Formats side by side", key="model-formats"):
+    with folded("Formats side by side", key="model-formats") as is_open:
+        if not is_open:
+            return
         now = stored_bytes(inputs.spec).stored
         rows = [{"format": "as stored", "weights": fmt.binary_bytes(now), "against now": "1x"}]
         for name in COMPARED_FORMATS:

@@ -31,9 +31,10 @@ from pages._memory_figure import (
     waterfall_finding,
 )
 from pages._sidebar import current_scenario, show_scenario
-from pages._ui import Metric, plain_text, show_chart, show_table
+from pages._ui import Metric, folded, plain_text, show_chart, show_table
 
 MOST_LOG_CHARS = 400_000
+LOG_KEY = "memory-log"
 SCENARIO_FIELDS = frozenset(field.name for field in fields(Scenario))
 
 
@@ -142,7 +143,11 @@ def _switch(pool: EnginePool) -> None:
 
 def draw_ranks(found: Ledger) -> None:
     """Each kind of GPU with the range, origin and reason of every line."""
-    with st.expander("Every kind of GPU of the replica, line by line", icon=":material/list:"):
+    with folded(
+        "Every kind of GPU of the replica, line by line", icon=":material/list:", key="memory-ranks"
+    ) as is_open:
+        if not is_open:
+            return
         for rank in found.ranks:
             st.markdown(plain_text(f"{rank.label} ({fmt.plural(rank.gpus, 'GPU')})"))
             lines = [
@@ -184,7 +189,7 @@ def draw_growths(result: Answer, settings: EngineSettings) -> None:
 
 def draw_log(result: Answer, settings: EngineSettings) -> None:
     """A pasted start-up log beside the prediction."""
-    text = st.text_area("Paste the engine's log", key="memory-log", height=140, max_chars=MOST_LOG_CHARS)
+    text = st.text_area("Paste the engine's log", key=LOG_KEY, height=140, max_chars=MOST_LOG_CHARS)
     if not text.strip():
         return
     log = read_log(text)

@@ -67,7 +67,7 @@ def draw_pools() -> None:
     st.caption(f"Paged and shared, newest last: {said}. Thick edges: touched by the last action.")
     st.dataframe([_row(pool) for pool in played.pools], hide_index=True, key="paged-counters")
     show_data(
-        [_cell_row(pool, number) for pool in played.pools for number in range(len(pool.cells))],
+        lambda: [_cell_row(pool, number) for pool in played.pools for number in range(len(pool.cells))],
         key="paged-data",
         name="ridgebeam-paging",
     )

@@ -104,7 +104,7 @@ def draw_details(run: Run) -> None:
     if faults:
         with st.expander(f"{fmt.plural(len(faults), 'case')} without a number", icon=":material/rule:"):
             st.dataframe(faults, hide_index=True, key="probe-problems")
-    show_data(data_rows(run), key="probe-data", name=f"ridgebeam-{run['id']}")
+    show_data(lambda: data_rows(run), key="probe-data", name=f"ridgebeam-{run['id']}")
 
 
 def _draw_layers(run: Run) -> None:

@@ -33,7 +33,7 @@ from pages._quantisation_figures import (
     smoothing_figure,
     smoothing_finding,
 )
-from pages._ui import plain_text, show_chart, show_formulas
+from pages._ui import folded, plain_text, show_chart, show_formulas
 from presets.tensor_files import matrices, read_matrix, tensor_list
 
 MAX_TENSOR_MB = 64
@@ -90,7 +90,9 @@ def data_rows(found: SpeedStudy) -> list[dict[str, object]]:
 
 def draw_not_run(found: SpeedStudy) -> None:
     """What the card or the engine does with each scheme, in words."""
-    with st.expander("How this card and engine run each", key="quantisation-support"):
+    with folded("How this card and engine run each", key="quantisation-support") as is_open:
+        if not is_open:
+            return
         st.markdown(
             "\n".join(
                 f"- **{plain_text(one.scheme.name)}** ({plain_text(one.scheme.meaning)}): "
@@ -123,10 +125,15 @@ def draw_errors() -> Studied | None:
     st.caption(plain_text(f"{studied.note}. The bar joins the typical row with the worst."))
     show_chart(error_figure(errors), alt=error_finding(errors), key="quantisation-errors")
     _draw_histogram(studied)
-    with st.expander("Every scheme in numbers", key="quantisation-numbers"):
-        st.dataframe(error_rows(errors), hide_index=True, key="quantisation-error-table")
-    with st.expander("Bits per weight, scales counted", icon=":material/function:", key="quantisation-bits"):
-        show_formulas(("bits_per_weight",), {"bits": 4, "scale_bits": 16, "group": 128, "zero_point_bits": 0})
+    with folded("Every scheme in numbers", key="quantisation-numbers") as is_open:
+        if is_open:
+            st.dataframe(error_rows(errors), hide_index=True, key="quantisation-error-table")
+    bits = {"bits": 4, "scale_bits": 16, "group": 128, "zero_point_bits": 0}
+    with folded(
+        "Bits per weight, scales counted", icon=":material/function:", key="quantisation-bits"
+    ) as is_open:
+        if is_open:
+            show_formulas(("bits_per_weight",), bits)
     return studied
 
 

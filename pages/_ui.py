@@ -235,15 +235,19 @@ def show_worked_maths(lines: Callable[[], Sequence[Worked]], *, key: str) -> Non
             show_worked(lines())
 
 
-def show_maths(ids: Sequence[str], inputs: Mapping[str, float]) -> None:
-    """The page's arithmetic, folded away."""
-    with st.expander("Show the maths", icon=":material/function:"):
-        show_formulas(ids, inputs)
+def show_maths(ids: Sequence[str], inputs: Mapping[str, float], *, key: str) -> None:
+    """Formulas of the registry with the page's numbers, folded away and set once they are opened."""
+    with folded("Show the maths", icon=":material/function:", key=key) as is_open:
+        if is_open:
+            show_formulas(ids, inputs)
 
 
-def show_data(rows: Sequence[Mapping[str, Any]], *, key: str, name: str) -> None:
-    """The numbers behind the page as a table, CSV and JSON."""
-    with st.expander("Data", icon=":material/table:"):
+def show_data(made: Callable[[], Sequence[Mapping[str, Any]]], *, key: str, name: str) -> None:
+    """The numbers behind the page as a table, CSV and JSON, folded away and made once they are opened."""
+    with folded("Data", icon=":material/table:", key=key) as is_open:
+        if not is_open:
+            return
+        rows = made()
         st.dataframe(_filled_columns(rows), hide_index=True, key=f"{key}-table")
         with st.container(horizontal=True):
             st.download_button(

@@ -120,7 +120,9 @@ def _draw_tables(run: Run, lines: Sequence[WholePathLine]) -> None:
         st.dataframe(rows, hide_index=True, key=f"whole-path-{table}")
         st.caption(NOTES[table])
     show_data(
-        [_plain(line) for line in lines], key="whole-path-data", name=f"ridgebeam-whole-path-{run['id']}"
+        lambda: [_plain(line) for line in lines],
+        key="whole-path-data",
+        name=f"ridgebeam-whole-path-{run['id']}",
     )
 
 

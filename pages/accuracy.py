@@ -66,7 +66,7 @@ def main() -> None:
             ),
             key="accuracy-maths",
         )
-        show_data([row.as_json() for row in chosen], key="accuracy-data", name="ridgebeam-accuracy")
+        show_data(lambda: [row.as_json() for row in chosen], key="accuracy-data", name="ridgebeam-accuracy")
     else:
         st.info("No measurement matches these filters.", icon=":material/filter_alt_off:")
     _draw_memory()

@@ -73,10 +73,14 @@ def main() -> None:
                 help=lesson.question,
             )
     if curve.fidelity == Fidelity.TEXTBOOK:
-        show_maths(("decode_step_s", "tokens_per_s", "memory_bound_batch"), symbols_of(result, "decode"))
+        show_maths(
+            ("decode_step_s", "tokens_per_s", "memory_bound_batch"),
+            symbols_of(result, "decode"),
+            key="batch-maths",
+        )
     else:
         show_worked_maths(lambda: _worked(result, curve), key="batch-maths")
-    show_data(_rows(curves), key="batch-data", name="ridgebeam-batch")
+    show_data(lambda: _rows(curves), key="batch-data", name="ridgebeam-batch")
     show_ignored(
         "Prompts that share the steps: they lengthen the TPOT of an answer, and are counted there and in GPUs.",
         "Sequences of different lengths: each holds the mean context.",

@@ -82,7 +82,7 @@ def main() -> None:
         key="compare-maths",
     )
     show_data(
-        [_record(p) for points in found.values() for p in points],
+        lambda: [_record(p) for points in found.values() for p in points],
         key="compare-data",
         name="ridgebeam-frontier",
     )

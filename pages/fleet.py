@@ -72,7 +72,7 @@ def main() -> None:
         show_chart(fleet_figure(found), alt=fleet_headline(found), key="fleet-bars")
         show_table([_row(place) for place in found.placed])
     show_worked_maths(lambda: _worked(found), key="fleet-maths")
-    show_data(placed_rows(found), key="fleet-data", name="ridgebeam-fleet")
+    show_data(lambda: placed_rows(found), key="fleet-data", name="ridgebeam-fleet")
     show_ignored(
         "Peaks at different hours: every deployment is sized for its own peak, so a pool that follows them could be smaller.",
         "Several models on one GPU at once.",

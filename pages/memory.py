@@ -15,6 +15,7 @@ from calc.result import Answer
 from calc.worked_memory import worked_ledger
 from pages._inputs import current_answer
 from pages._memory_parts import (
+    LOG_KEY,
     draw_bars,
     draw_engines,
     draw_growths,
@@ -25,6 +26,7 @@ from pages._memory_parts import (
     memory_rows,
 )
 from pages._ui import (
+    folded,
     guarded,
     plain_text,
     predict_first,
@@ -51,22 +53,22 @@ def main() -> None:
     draw_ranks(found)
     if found.verdict.fits:
         draw_growths(result, settings)
-    with st.expander(
-        "The same card under other engines",
-        icon=":material/swap_horiz:",
-        key="memory-engines-row",
-        on_change="rerun",
-    ) as row:
-        if row.open:
+    with folded(
+        "The same card under other engines", icon=":material/swap_horiz:", key="memory-engines-row"
+    ) as is_open:
+        if is_open:
             guarded(lambda: draw_engines(result, settings))()
-    with st.expander("The command that starts it so", icon=":material/terminal:"):
-        st.code(
-            " ".join(launch_flags(inputs.spec.id, result.layout, settings)), language="bash", wrap_lines=True
-        )
-    with st.expander("Compare with a real start-up log", icon=":material/compare_arrows:"):
-        guarded(lambda: draw_log(result, settings))()
+    with folded("The command that starts it so", icon=":material/terminal:", key="memory-command") as is_open:
+        if is_open:
+            command = " ".join(launch_flags(inputs.spec.id, result.layout, settings))
+            st.code(command, language="bash", wrap_lines=True)
+    with folded(
+        "Compare with a real start-up log", icon=":material/compare_arrows:", key="memory-log-row"
+    ) as is_open:
+        if is_open or LOG_KEY in st.session_state:  # a pasted log outlives a closed row
+            guarded(lambda: draw_log(result, settings))()
     show_worked_maths(lambda: worked_ledger(found), key="memory-maths")
-    show_data(memory_rows(steps), key="memory-data", name="ridgebeam-memory")
+    show_data(lambda: memory_rows(steps), key="memory-data", name="ridgebeam-memory")
     show_ignored(
         "Memory that other processes hold on the same card.",
         "Fragmentation after start: engines allocate the pool once.",

@@ -67,11 +67,13 @@ def main() -> None:
     draw_formats(inputs)
     draw_check(inputs)
     if conversation == tokens * per_token:
-        show_maths(("sequence_kv_bytes",), {"tokens": tokens, "kv_bytes_per_token": per_token})
+        show_maths(
+            ("sequence_kv_bytes",), {"tokens": tokens, "kv_bytes_per_token": per_token}, key="model-maths"
+        )
     if inputs.model_note:
         st.markdown(plain_text(f"Shapes: {inputs.model_note}"))
     show_data(
-        [{"tokens": n, "bytes": size} for n, size in zip(curve.tokens, curve.bytes, strict=True)],
+        lambda: [{"tokens": n, "bytes": size} for n, size in zip(curve.tokens, curve.bytes, strict=True)],
         key="model-data",
         name="ridgebeam-context",
     )

@@ -33,7 +33,7 @@ def main() -> None:
     )
     _predict(round(result.inputs.scenario.input_tokens))
     draw_pools()
-    show_maths(("sequences_reserved", "sequences_paged", "largest_paged_waste"), values)
+    show_maths(("sequences_reserved", "sequences_paged", "largest_paged_waste"), values, key="paged-maths")
     show_ignored(
         "What attention over scattered blocks costs in time.",
         "Engines that group layers by window (page Memory).",

@@ -80,7 +80,7 @@ def _draw_speed(scenario: Scenario, found: SpeedStudy) -> None:
     best = max(found.run, key=lambda one: one.at(1), default=None)
     if best is not None:
         show_worked_maths(lambda: worked_speedup(result, best), key="quantisation-maths")
-    show_data(data_rows(found), key="quantisation-data", name="ridgebeam-quantisation")
+    show_data(lambda: data_rows(found), key="quantisation-data", name="ridgebeam-quantisation")
 
 
 def _draw_study() -> None:

@@ -59,8 +59,8 @@ def main() -> None:
         alt=queue_finding(curve, load=asked.load, mean_s=queue.mean_time_s),
         key="queue-curve",
     )
-    show_maths(FORMULAS[asked.kind], asked.symbols())
-    show_data(curve.rows(), key="queue-data", name="ridgebeam-queue")
+    show_maths(FORMULAS[asked.kind], asked.symbols(), key="queue-maths")
+    show_data(curve.rows, key="queue-data", name="ridgebeam-queue")
     show_ignored("Batching: *Simulate traffic* takes it into account.", "Bursts.", IGNORED[asked.kind])
 
 

@@ -83,7 +83,7 @@ def main() -> None:
     )
     draw_details(found)
     show_worked_maths(lambda: worked_passes(found), key="roofline-maths")
-    show_data(roofline_rows(found), key="roofline-data", name="ridgebeam-roofline")
+    show_data(lambda: roofline_rows(found), key="roofline-data", name="ridgebeam-roofline")
     show_ignored(
         "Kernel launches, caches on the chip, and how far real kernels stay below the roofs.",
         "Messages between GPUs: they have no intensity; step time counts them.",

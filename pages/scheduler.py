@@ -41,7 +41,7 @@ def main() -> None:
         help=TRACE_HELP,
     )
     show_worked_maths(lambda: _worked(schedules), key="sched-maths")
-    show_data(pass_rows(schedules), key="sched-data", name="ridgebeam-passes")
+    show_data(lambda: pass_rows(schedules), key="sched-data", name="ridgebeam-passes")
     show_ignored(
         "A full KV cache: the pool here holds whatever the slots need. *Paged KV* shows what happens when it does not.",
         "Time between passes: an engine's own work beside the GPU is part of the step model, not drawn.",

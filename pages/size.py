@@ -38,7 +38,7 @@ def main() -> None:
         draw_sensitivity(result)
         draw_costs(result)
         draw_handover(result)
-    show_data(step_rows(result), key="size-data", name="ridgebeam-steps")
+    show_data(lambda: step_rows(result), key="size-data", name="ridgebeam-steps")
     show_ignored(
         "Bursts, queues and length distributions: the steps are means; Prove it simulates all three.",
         "At textbook fidelity: kernel launches, communication between GPUs, and every efficiency but MFU.",

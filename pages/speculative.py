@@ -61,8 +61,9 @@ def main() -> None:
             "drafts": float(asked.drafts),
             "draft_cost": asked.draft_cost,
         },
+        key="spec-maths",
     )
-    show_data(_rows(curve, at_batch, sampled), key="spec-data", name="ridgebeam-speculative")
+    show_data(lambda: _rows(curve, at_batch, sampled), key="spec-data", name="ridgebeam-speculative")
     show_ignored(
         "Acceptance that falls along a draft, or differs between texts.",
         "The draft's own memory, and time for sampling and for cache that is thrown away.",

@@ -129,8 +129,9 @@ def test_a_lever_is_applied_to_the_sidebar(open_page):
 
 @pytest.mark.parametrize("ready", READY, ids=[ready.id for ready in READY])
 def test_every_ready_scenario_opens_its_page(open_page, ready):
-    app = open_page()
+    app = unfolded(open_page(), "examples")
     app.button(key=f"ready-{ready.id}").click().run()
+    assert not app.session_state["examples"]
     assert not app.exception
     assert not app.error
     assert app.number_input(key="out").value == ready.scenario.output_tokens
@@ -159,7 +160,7 @@ def test_a_value_out_of_range_names_its_field(open_page):
 
 
 def test_a_pasted_start_up_log_stands_beside_the_prediction(open_page):
-    app = open_page("memory.py")
+    app = unfolded(open_page("memory.py"), "memory-log-row")
     log = "INFO 05-01 12:00:00 [kv_cache_utils.py:634] GPU KV cache size: 61,552 tokens"
     app.text_area(key="memory-log").set_value(log).run()
     assert not app.exception
@@ -167,7 +168,7 @@ def test_a_pasted_start_up_log_stands_beside_the_prediction(open_page):
 
 
 def test_a_log_without_memory_lines_says_so(open_page):
-    app = open_page("memory.py")
+    app = unfolded(open_page("memory.py"), "memory-log-row")
     app.text_area(key="memory-log").set_value("hello").run()
     assert any("No memory line" in text_of(info) for info in app.info)
 
@@ -210,6 +211,7 @@ def test_the_model_page_reads_a_hybrid_in_lines(open_page):
     stacked = next(caption.value for caption in app.caption if caption.value.startswith("As stacked"))
     assert "mamba2" in stacked
     assert "full attention" in stacked
+    unfolded(app, "model-state")
     state = next(box for box in app.expander if box.label == "State by kind of layer")
     rows = rows_of(state.table[0])
     assert [row["layers"] for row in rows] == ["23", "6"]

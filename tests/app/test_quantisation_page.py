@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from reading import text_of, titles
+from reading import text_of, titles, unfolded
 from safetensors.numpy import save
 
 pytestmark = pytest.mark.app
@@ -22,7 +22,7 @@ def test_the_title_names_the_trade_and_the_study_is_the_worked_case(open_page):
 
 
 def test_a_format_that_the_card_does_not_run_says_so(open_page):
-    app = open_page("quantisation.py", gpu="mi300x")
+    app = unfolded(open_page("quantisation.py", gpu="mi300x"), "quantisation-support")
     assert "vllm does not serve weights in int4-g128 on Instinct MI300X" in words(app)
     (matrix,) = [f.value for f in app.dataframe if "prefill" in f.value.columns]
     assert matrix.set_index("scheme").loc["int4 g128", "batch 1"] == "-"

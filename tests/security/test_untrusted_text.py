@@ -4,9 +4,11 @@ import csv
 import io
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from pages._registry import PAGES
@@ -49,10 +51,12 @@ def said(app):
 
 @pytest.mark.app
 @pytest.mark.parametrize("file", [entry.file for entry in PAGES])
-def test_no_text_of_others_becomes_markup(file):
+def test_no_text_of_others_becomes_markup(file, monkeypatch):
+    monkeypatch.setattr(st, "expander", partial(st.expander, expanded=True))  # closed rows draw nothing
     app = AppTest.from_file(FRAME, default_timeout=240)
     app.query_params["model"] = EVIL
     app.session_state["config_text"] = json.dumps(CONFIG)
+    app.session_state["copy-link"] = app.session_state["file"] = True
     app.switch_page(file).run()  # one run: AppTest cannot send back a model that is no option of the box
     assert not app.exception
     assert app.title[0].value
