@@ -1,7 +1,4 @@
-"""The current answer as one self-contained HTML page: finding, numbers, memory, steps, maths, assumptions, sources.
-
-Every text is escaped; the page holds no script and loads nothing, so that it can be mailed and opened anywhere.
-"""
+"""The current answer as one self-contained HTML page: finding, numbers, memory, steps, maths, assumptions, sources."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from calc import format as fmt
 from calc.curves import memory_bar
 from calc.formulas import FORMULAS
 from calc.handover import handover_of
+from calc.html import bullets, document
 from calc.result import Answer, headline
 from calc.scenario import Fidelity, to_query
 from calc.sensitivity import headline_of, sensitivity
@@ -24,14 +22,11 @@ from pages._steps import steps_of
 from pages._ui import Metric
 
 STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: .3rem .6rem .3rem 0;
-border-bottom: 1px solid rgba(128,128,128,.35); vertical-align: top; overflow-wrap: anywhere; }
+body { max-width: 54rem; }
+table { width: 100%; } td, th { text-align: left; padding: .3rem .6rem .3rem 0; vertical-align: top; overflow-wrap: anywhere; }
 .bar { display: flex; height: 2.2rem; border: 1px solid rgba(128,128,128,.6); } .bar div { min-width: 1px; }
 .key { display: inline-block; width: .8em; height: .8em; margin-right: .35em; border: 1px solid rgba(128,128,128,.6); }
-.small { opacity: .75; font-size: .88rem; } code { overflow-wrap: anywhere; }
+code { overflow-wrap: anywhere; }
 @page { size: A4; margin: 14mm; }
 @media print { :root { color-scheme: light; } body { font-size: 9.5pt; line-height: 1.35; max-width: none; margin: 0; padding: 0; }
 h1 { font-size: 15pt; } h2 { font-size: 11.5pt; margin-top: .8rem; break-after: avoid; } h3 { font-size: 10pt; margin: .5rem 0 .2rem; break-after: avoid; }
@@ -62,18 +57,16 @@ def report(result: Answer, metrics: Sequence[Metric], *, link: str, made_on: str
         *_sure(result),
         *_run(result),
         "<h2>Assumed</h2>",
-        _list(result.assumptions),
+        bullets(result.assumptions),
         "<h2>Not modelled</h2>",
-        _list(NOT_MODELLED),
+        bullets(NOT_MODELLED),
         "<h2>Asked</h2>",
         _table([("model", result.inputs.scenario.model), *to_query(result.inputs.scenario).items()]),
         "<h2>Sources</h2>",
-        _list(_sources(result)),
+        bullets(_sources(result)),
         f'<p class="small">Open in Ridgebeam: <code>{escape(link)}</code></p>',
     ]
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    viewport = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    return f'<!doctype html><html lang="en"><head>{head}{viewport}</head><body>{"".join(body)}</body></html>'
+    return document(title, body, style=STYLE)
 
 
 def _sure(result: Answer) -> Iterable[str]:
@@ -104,15 +97,11 @@ def _run(result: Answer) -> Iterable[str]:
         yield f"<p>{escape(pool)}<code>{escape(own.text)}</code></p>"
         for name, text in own.files:
             yield f"<p class='small'>{escape(name)}: <code>{escape(text)}</code></p>"
-    yield _list(handed.notes)
+    yield bullets(handed.notes)
 
 
 def _paragraph(text: str) -> str:
     return f'<p class="small">{escape(text)}</p>'
-
-
-def _list(lines: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:
@@ -133,7 +122,7 @@ def _bar(result: Answer) -> str:
 
 def _steps(result: Answer) -> Iterable[str]:
     for number, (step, conclusion, lines) in enumerate(steps_of(result), start=1):
-        yield f"<h3>{number}. {escape(conclusion)}</h3>{_list(lines)}"
+        yield f"<h3>{number}. {escape(conclusion)}</h3>{bullets(lines)}"
         if result.inputs.scenario.fidelity == Fidelity.TEXTBOOK:
             symbols = symbols_of(result, step)
             for formula_id in formulas_of(result, step):

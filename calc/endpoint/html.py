@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page: no script, nothing loaded, every text escaped, charts as inline SVG."""
+"""The report of a measured endpoint as one self-contained HTML page, charts as inline SVG."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 from calc import format as fmt
 from calc.endpoint.report import EndpointReport
 from calc.endpoint.tables import TPOT_FORMULA, client_words, fit_words, level_rows, prompt_rows
+from calc.html import bullets, document
 
 STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; } td, th { text-align: right; padding: .3rem .8rem .3rem 0;
-border-bottom: 1px solid rgba(128,128,128,.35); white-space: nowrap; } .small { opacity: .75; font-size: .88rem; }
+body { max-width: 60rem; }
+.wide { overflow-x: auto; } td, th { text-align: right; padding: .3rem .8rem .3rem 0; white-space: nowrap; }
 svg { max-width: 100%; height: auto; } svg text { fill: currentColor; font: 12px system-ui, sans-serif; }
 """
 WIDTH, HEIGHT, LEFT, BOTTOM = 640, 300, 70, 40
@@ -27,12 +25,11 @@ MEASURED, FITTED = (
 
 def report_html(report: EndpointReport) -> str:
     """The whole document."""
-    title = escape(report.headline)
     small = (
         f'<p class="small">{escape(report.run.model)} at {escape(report.run.target)}, '
         f"{fmt.count(len(report.run.samples))} requests in {fmt.seconds(report.run.wall_s)}. {escape(TPOT_FORMULA)}.</p>"
     )
-    body = [f"<h1>{title}</h1>", small]
+    body = [f"<h1>{escape(report.headline)}</h1>", small]
     if report.gap is not None:
         body.append(f"<p>{escape(report.gap.sentence)}</p>")
     if report.prompts:
@@ -42,14 +39,9 @@ def report_html(report: EndpointReport) -> str:
         body += ["<h2>By concurrency</h2>", _table(level_rows(report))]
     body += [
         "<h2>Notes</h2>",
-        _list([*report.notes, *(f"{n} x {f}" for f, n in report.faults.items()), client_words(report)]),
+        bullets([*report.notes, *(f"{n} x {f}" for f, n in report.faults.items()), client_words(report)]),
     ]
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>'
-    return f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>{"".join(body)}</body></html>'
-
-
-def _list(lines: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+    return document(report.headline, body, style=STYLE)
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
