@@ -83,6 +83,9 @@ class Weight:
         return prod(self.shape)
 
 
+INDEX_KEY_SCALE_BYTES = 4  # vLLM's DeepseekV32IndexerCache
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexer:
     """The key selector of sparse attention (DSA): scores all cached index keys, keeps `top_k` tokens.
@@ -94,6 +97,11 @@ class Indexer:
     head_dim: int
     top_k: int
     owns_keys: bool = True
+
+    @property
+    def engine_key_bytes(self) -> int:
+        """Bytes of one cached key as engines keep it, whatever the cache's format: fp8 with one fp32 scale."""
+        return self.head_dim + INDEX_KEY_SCALE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

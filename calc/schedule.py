@@ -22,9 +22,9 @@ from calc.simulation.results import SimulationResult
 from calc.simulation.rules import MAX_COUNT, EngineRules, engine_rules
 from calc.simulation.step_table import StepTable
 from calc.simulation.stepwise import WatchedPass, watch
+from calc.sizing import BLOCK_TOKENS
 from calc.units import US
 
-BLOCK_TOKENS = 16
 MOST_SLOTS = 16
 SAME_MOMENT_S = 1e-9  # two sums of the same step times differ by rounding
 DECODE_REPLICA = 1  # where prompts are computed apart, by replica 0

@@ -17,5 +17,6 @@ GIB = 1024**3
 TFLOP = 1e12
 MS = 1e-3
 US = 1e-6
+NS = 1e-9
 HOUR_S = 3600.0
 DAY_S = 86400.0

@@ -13,6 +13,8 @@ from calc.errors import InputError, UnsupportedArchitecture, shown
 from calc.json_text import parse_json
 from calc.units import MIB
 
+CONFIG_FILE = "config.json"
+QUANTIZATION_FILE = "hf_quant_config.json"  # what ModelOpt puts beside it
 MAX_CONFIG_BYTES = 4 * MIB  # the largest published one that we know has 0.93 MB (an hf_quant_config.json)
 
 _PASTE = "Paste the model's config.json: one JSON object that names a model_type."

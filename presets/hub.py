@@ -16,7 +16,7 @@ from calc.json_text import NOT_JSON, parse_json
 from calc.typed_fields import check_value
 from presets import checkpoint, hub_faults
 from presets.checkpoint import CheckpointFacts, StoredTensor
-from presets.config_text import MAX_CONFIG_BYTES
+from presets.config_text import CONFIG_FILE, MAX_CONFIG_BYTES, QUANTIZATION_FILE
 from presets.hub_cache import PUBLIC, Entry, HubCache, credential
 from presets.hub_client import (
     Fetched,
@@ -30,8 +30,6 @@ from presets.hub_client import (
 from presets.hub_repositories import gguf_files, no_config, quantization_of
 from presets.model_ids import HubReference
 
-CONFIG_FILE = "config.json"
-QUANTIZATION_FILE = "hf_quant_config.json"
 FIRST_WINDOW_BYTES = (
     100_000  # holds 97% of all safetensors headers (huggingface_hub, parse_safetensors_file_metadata)
 )

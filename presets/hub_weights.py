@@ -15,6 +15,7 @@ from calc.errors import SourceError, SourceFault
 from calc.units import MIB
 from presets import hub_faults
 from presets.checkpoint import INDEX_FILE, SINGLE_FILE, read_header, weight_files
+from presets.config_text import CONFIG_FILE
 from presets.hub import open_client
 from presets.hub_cache import default_folder
 from presets.hub_client import HubClient, json_object
@@ -22,7 +23,6 @@ from presets.hub_client import HubClient, json_object
 WINDOW_BYTES = 64 * MIB  # more than the longest header that is read
 WINDOW_S = 600.0  # for a window, so that a line of one megabit per second is enough
 MAX_SMALL_FILE = 64 * MIB
-CONFIG_FILE = "config.json"
 SMALL_FILES = (CONFIG_FILE, "tokenizer.json", "generation_config.json")
 
 

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from calc.endpoint.calibration import Observation, Quantity
-from calc.endpoint.run import KIND, bare_run, run_from_json
+from calc.endpoint.run import KIND, LARGEST_CHARS, bare_run, run_from_json
 from calc.errors import InputError
 from calc.json_text import NOT_JSON, parse_json
-
-LARGEST_CHARS: Final = 50_000_000
-MS: Final = 1e-3
-NS: Final = 1e-9
+from calc.units import MS, NS, US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +194,7 @@ def _aiperf(record: Mapping[str, Any]) -> Iterable[Observation]:
 def _statistic(record: Mapping[str, Any], metric: str, statistic: str) -> float | None:
     """One statistic in base units: metrics in ms, us or ns come out in seconds."""
     value = _number(_nested(record, metric, statistic))
-    scale = {"ms": MS, "us": 1e-6, "ns": NS}.get(str(_nested(record, metric, "unit")), 1.0)
+    scale = {"ms": MS, "us": US, "ns": NS}.get(str(_nested(record, metric, "unit")), 1.0)
     return None if value is None else value * scale
 
 

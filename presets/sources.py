@@ -9,7 +9,7 @@ GGUF                a file here or on the hub, by its header (presets/gguf_file)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -20,12 +20,16 @@ from calc.model import ModelSpec
 from calc.quantization import stored_bytes
 from presets import models
 from presets.checkpoint import CheckpointFacts, read_local_facts
-from presets.config_text import MAX_CONFIG_BYTES, check_is_model_config, parse_config
+from presets.config_text import (
+    CONFIG_FILE,
+    MAX_CONFIG_BYTES,
+    QUANTIZATION_FILE,
+    check_is_model_config,
+    parse_config,
+)
 from presets.deployment import may_read_paths
 from presets.model_ids import HubReference, cleaned, looks_like_path, nearest, parse_reference
 
-CONFIG_FILE = "config.json"
-QUANTIZATION_FILE = "hf_quant_config.json"
 PASTED = "pasted config"
 DISAGREEMENT = 0.01  # stored bytes of checkpoint and config further apart than this share are worth a warning
 
@@ -130,12 +134,7 @@ def _with_revision(reference: HubReference, revision: str | None) -> HubReferenc
         return reference
     if reference.revision is not None:
         raise InputError("revision", asked, f"the model was given with revision {reference.revision}")
-    return HubReference(
-        repo_id=reference.repo_id,
-        revision=asked,
-        file=reference.file,
-        quantization=reference.quantization,
-    )
+    return replace(reference, revision=asked)
 
 
 def _hub(reference: HubReference, token: str | None) -> ModelSource:

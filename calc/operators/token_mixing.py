@@ -153,9 +153,6 @@ def _latent_products(
     )
 
 
-INDEX_KEY_SCALE_BYTES = 4.0  # engines keep index keys in fp8 with one fp32 scale each
-
-
 def _indexer(
     indexer: Indexer, weights: Iterable[Weight], around: Surroundings, *, stride: float = 1.0
 ) -> Iterator[Operator]:
@@ -164,7 +161,7 @@ def _indexer(
         return
     own = [w for w in weights if w.part is Part.INDEXER]
     yield from around.gemm("indexer projections", own, ranks=1)
-    key_bytes = indexer.head_dim + INDEX_KEY_SCALE_BYTES
+    key_bytes = float(indexer.engine_key_bytes)
     for name, driver, reads in (
         ("indexer scores", Driver.DECODE_TOKENS, Reads.DECODE_CACHE),
         ("indexer scores of prompts", Driver.PREFILL_TOKENS, Reads.PROMPT),

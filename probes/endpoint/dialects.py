@@ -13,11 +13,11 @@ from typing import Any
 
 from calc.endpoint.samples import MOST_TOKENS
 from calc.json_text import NOT_JSON, parse_json
+from calc.units import NS
 
 LONGEST_LINE = 4_000_000
 TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "text", "refusal", "response", "thinking")
 DONE_MARK = "[DONE]"
-NS = 1e-9
 
 
 class Api(StrEnum):

@@ -10,7 +10,6 @@ from calc.memory.engines.kv_formats import EngineKvFormat
 from calc.memory.engines.kv_groups import CacheKind, CacheLayer, ceil_div
 from calc.model import Attention, Block, CompressedAttention, Indexer, LatentAttention, Mixer
 
-INDEX_KEY_SCALE_BYTES = 4  # one fp32 scale beside an fp8 index key (vLLM's DeepseekV32IndexerCache)
 SPARSE_LATENT_FP8_BYTES = 656  # fp8_ds_mla: 512 fp8 latent, 4 fp32 scales, 64 rotary elements in 16 bit
 COMPRESSED_ENTRY_FP8_BYTES = 584  # DeepSeek-V4: 448 fp8, 64 rotary elements in 16 bit, scales
 COMPRESSED_ALIGNMENT = 576  # pages are padded to a multiple of this
@@ -133,9 +132,8 @@ def _latent_layers(latent: LatentAttention, rules: CacheRules) -> list[CacheLaye
 
 
 def _index_keys(indexer: Indexer, size: int) -> CacheLayer:
-    """The keys that a layer's own selector caches: fp8, whatever the cache's format, with a scale."""
-    key = indexer.head_dim + INDEX_KEY_SCALE_BYTES
-    return CacheLayer(kind=CacheKind.FULL, page_bytes=key * size, block_size=size)
+    """The keys that a layer's own selector caches."""
+    return CacheLayer(kind=CacheKind.FULL, page_bytes=indexer.engine_key_bytes * size, block_size=size)
 
 
 def _compressed_layers(compressed: CompressedAttention, rules: CacheRules) -> list[CacheLayer]:
@@ -150,7 +148,7 @@ def _compressed_layers(compressed: CompressedAttention, rules: CacheRules) -> li
     ratio, indexer = compressed.ratio, compressed.indexer
     widths = [(entry, compressed.head_dim)]
     if indexer is not None and indexer.owns_keys:
-        widths.append((indexer.head_dim + INDEX_KEY_SCALE_BYTES, indexer.head_dim))
+        widths.append((indexer.engine_key_bytes, indexer.head_dim))
     if rules.token_pool:
         return _compressed_tokens(
             compressed, rules, window_bytes=entry, lasting_bytes=sum(stored for stored, _ in widths)
