@@ -69,6 +69,11 @@ def scalar(value: Numbers) -> Numbers:
     return float(value) if np.ndim(value) == 0 else value
 
 
+def first(value: Numbers) -> float:
+    """The first candidate of an array, such as one that holds a single one; a number as it is."""
+    return float(np.ravel(np.asarray(value))[0])
+
+
 def _snapped(array: Any, rounding: Any) -> Any:
     nearest = np.rint(array)
     with np.errstate(invalid="ignore"):  # infinity less infinity: not near, rounded below

@@ -1,4 +1,4 @@
-"""The CLI's JSON, as plain dictionaries: a stable contract that scripts rely on (DESIGN: fields may come, none may go).
+"""The CLI's JSON, as plain dictionaries: a stable contract that scripts rely on (fields may come, none may go).
 
 Every predicted time is {"low", "best", "high"} in seconds; bytes and tokens are integers.
 """
@@ -9,8 +9,7 @@ from dataclasses import replace
 from math import expm1, isfinite
 from typing import Any
 
-import numpy as np
-
+from calc.arrays import first
 from calc.expected import launch_command
 from calc.format_support import check_engine, not_served
 from calc.layout import Layout
@@ -63,7 +62,7 @@ def _operator_step_json(
     model = replica_model(inputs, layout)
     decode = model.step(ForwardPass.decode(float(batch), float(context)))
     record: Json = {
-        "decode": decode.as_json() | {"tokens_per_s": batch / float(np.asarray(decode.total.best)[0])},
+        "decode": decode.as_json() | {"tokens_per_s": batch / first(decode.total.best)},
         "prefill": None,
         "operators": decode.rows(),
         "evidence": str(decode.evidence),
@@ -80,7 +79,7 @@ def _operator_step_json(
     if prefill is not None:
         prompt = model.step(ForwardPass.prefill(float(prefill)))
         record["prefill"] = prompt.as_json() | {
-            "tokens_per_s": prefill / float(np.asarray(prompt.total.best)[0]),
+            "tokens_per_s": prefill / first(prompt.total.best),
             "operators": prompt.rows(),
         }
     return record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -171,9 +171,9 @@ def batch_curve(result: Answer, fidelity: str) -> BatchCurve:
         compute_from=compute_from,
         at=at,
         ended_by=sequences.binding,
-        at_step_s=_nth(marked, 0),
-        at_tokens_per_s=_rate(at, _nth(marked, 0)),
-        doubled_step_s=_nth(marked, 1),
+        at_step_s=marked.candidate(0),
+        at_tokens_per_s=_rate(at, marked.candidate(0)),
+        doubled_step_s=marked.candidate(1),
     )
 
 
@@ -194,11 +194,6 @@ def decode_seconds(
             ForwardPass(decode_sequences=batch, decode_context=context, tokens_per_sequence=float(tokens))
         ).total
     )
-
-
-def _nth(estimate: Estimate, n: int) -> Estimate:
-    low, best, high = (float(np.asarray(value)[n]) for value in (estimate.low, estimate.best, estimate.high))
-    return replace(estimate, low=low, best=best, high=high)
 
 
 def _rate(batch: Numbers, step_s: Estimate) -> Estimate:

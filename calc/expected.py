@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calc.accelerator import Accelerator
+from calc.arrays import first
 from calc.engine import engine_named
 from calc.kv_offload import Held, Reuse, reuse_of, room_behind, way_back
 from calc.layout import Layout
@@ -220,7 +221,7 @@ def _reuse(model: StepModel, scenario: Scenario) -> Reuse:
             room_bytes_per_gpu=room_behind(scenario),
         )
         again = ForwardPass.prefill(workload.prefix_share * scenario.input_tokens)
-        compute_s = _one(model.step(again).total.best)
+        compute_s = first(model.step(again).total.best)
     return reuse_of(scenario, model.layout, behind, compute_s=compute_s)
 
 
@@ -290,13 +291,13 @@ def decode_at(replica: Replica, users: float, scenario: Scenario) -> DecodeStep:
     batch = max(1, round(users))
     context = mean_context(replica.workload)
     step = replica.model.step(ForwardPass.verify(float(batch), context, drafts=scenario.draft_tokens))
-    seconds, terms = single(step.total), step.terms
+    seconds, terms = step.total.candidate(), step.terms
     return DecodeStep(
         batch=batch,
         context_tokens=context,
         time=StepTime(
             step_s=seconds,
-            terms_s={name: _one(value) for name, value in terms.items()},
+            terms_s={name: first(value) for name, value in terms.items()},
             bound=str(np.ravel(binding(terms))[0]),
         ),
         tokens_per_s=batch * tokens_of_pass(scenario) / float(seconds.best),
@@ -311,18 +312,7 @@ def prefill_of(replica: Replica, users: float) -> PrefillStep:
     return PrefillStep(
         prompt_tokens=prompt,
         cached_tokens=cached,
-        prefill_s=single(total),
+        prefill_s=total.candidate(),
         loaded_tokens=loaded,
         load_s=load_s,
     )
-
-
-def single(estimate: Estimate) -> Estimate:
-    """The estimate of a single candidate, as floats."""
-    low, best, high = (_one(value) for value in (estimate.low, estimate.best, estimate.high))
-    return replace(estimate, low=low, best=best, high=high)
-
-
-def _one(value: object) -> float:
-    """The single candidate of an array of one."""
-    return float(np.ravel(np.asarray(value))[0])

@@ -6,6 +6,7 @@ from math import ceil
 
 import numpy as np
 
+from calc.arrays import first
 from calc.errors import InputError
 from calc.expected import Replica
 from calc.provenance import Estimate
@@ -39,7 +40,7 @@ def pools_of(replica: Replica, scenario: Scenario, *, batch: int) -> tuple[Fleet
         )
     rate = workload.rate_per_s * workload.peak_factor
     streams = replica.model.layout.streams
-    prompt_s = float(np.ravel(np.broadcast_to(point.prefill_s, replica.users.shape))[0])
+    prompt_s = first(point.prefill_s)
     prefill_busy = rate * prompt_s / streams
     decoding = np.asarray(point.decoding, dtype=float) * streams
     per_s = decoding / (point.tpot_s.best * workload.output.mean_tokens)

@@ -33,11 +33,11 @@ from calc.sizing import BLOCK_TOKENS, mean_context
 from calc.slo import Slo
 from calc.step.links import NODE_LINK_BYTES_PER_S
 from calc.step_clock import step_clock, textbook_clock
+from calc.units import DAY_S
 
 REQUESTS_PER_REPLICA = 600
 FEWEST_REQUESTS = 4_000
 MOST_REQUESTS = 30_000
-DAY_S = 86_400.0
 """A job without a target for single requests is promised within the day: what counts is that the queue does not grow."""
 MOST_EXTRA_REPLICAS = 4  # times the planned number; past that the plan is wrong, not small
 RATE_PRECISION = 0.04

@@ -32,6 +32,10 @@ def _everywhere(holds: Any) -> bool:
     return bool(holds if isinstance(holds, bool) else holds.all())
 
 
+def _candidate(value: Any, number: int) -> float:
+    return float(value if isinstance(value, int | float) else value.ravel()[number])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """A predicted quantity with its range: `low <= best <= high`, in the unit that the owner's name states.
@@ -75,6 +79,11 @@ class Estimate:
             high=self.high + other.high,
             provenance=weakest(self.provenance, other.provenance),
         )
+
+    def candidate(self, number: int = 0) -> Estimate:
+        """The estimate of one candidate of the axis, as floats; of an estimate without an axis, itself."""
+        low, best, high = (_candidate(value, number) for value in (self.low, self.best, self.high))
+        return Estimate(low=low, best=best, high=high, provenance=self.provenance)
 
     def as_json(self) -> dict[str, float]:
         """`{"low", "best", "high"}` as plain floats."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from calc.accelerator import Accelerator
+from calc.arrays import first
 from calc.engine import LLAMA_CPP_ENGINES, Engine, engine_named
 from calc.format_support import cache_support, weight_support
 from calc.gguf_mixtures import MIXTURES
@@ -202,7 +203,7 @@ def _times(result: Answer, inputs: Inputs, fidelity: str, context: float) -> tup
     model = replica_model(inputs, result.layout, fidelity=fidelity)
     decode = model.step(ForwardPass.decode(np.array(BATCHES, dtype=float), context)).total.best
     prefill = model.step(ForwardPass.prefill(inputs.scenario.input_tokens)).total.best
-    return np.asarray(decode), float(np.ravel(prefill)[0])
+    return np.asarray(decode), first(prefill)
 
 
 def _sequences(inputs: Inputs, result: Answer) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calc import speculative, textbook
-from calc.arrays import Numbers
+from calc.arrays import Numbers, first
 from calc.curves import decode_seconds
 from calc.errors import InputError
 from calc.proof import clock_of
@@ -105,7 +105,7 @@ def speedup_by_length(
         )
         for drafts in range(1, LONGEST_DRAFT + 1)
     ]
-    return (1.0, *(float(np.asarray(gain)[0]) for gain in gains))
+    return (1.0, *map(first, gains))
 
 
 def simulated_speedups(

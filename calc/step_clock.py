@@ -1,7 +1,7 @@
 """The simulator's clock from the step model: a `StepTable` that gives the seconds of any pass of one replica.
 
 The table is linear between knots in prompt tokens and in decoding sequences, and linear in cached tokens, in those inside
-a sliding window, and in prompt attention ; `clock_error` says what that loses against the step model itself.
+a sliding window, and in prompt attention; `clock_error` says what that loses against the step model itself.
 """
 
 from __future__ import annotations

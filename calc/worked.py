@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from calc.arrays import first
 from calc.operators import FEATURES, KINDS, ForwardPass, Kind
 from calc.provenance import Estimate
 from calc.quantization import FORMATS
@@ -92,33 +93,33 @@ class WorkedPass:
             inputs={
                 "kernels_s": float(seconds.sum()) - on_links,
                 "links_s": on_links,
-                "engine_overhead_s": float(np.ravel(passed.fixed)[0]),
+                "engine_overhead_s": first(passed.fixed),
             },
-            result=float(np.ravel(passed.total)[0]),
+            result=first(passed.total),
         )
         return (
             *(() if slowest is None else self.operator(slowest)),
             *(self._collective(int(row)) for row in links if seconds[row] > 0),
             *(() if self._is_roofline else (self._engine(),)),
             total,
-            *self.range(self.estimate.total, float(np.ravel(self.estimate.floor_s)[0])),
+            *self.range(self.estimate.total, first(self.estimate.floor_s)),
         )
 
     def range(self, shown: Estimate, floor_s: float, *, spread: float | None = None) -> tuple[Worked, ...]:
         """The two ends of a time's range; none where the time is a bound."""
         if self._is_roofline:
             return ()
-        best, factor = float(np.ravel(shown.best)[0]), self.model.factor if spread is None else spread
+        best, factor = first(shown.best), self.model.factor if spread is None else spread
         return (
             Worked(
                 formula="range_low_s",
                 inputs={"best_s": best, "spread": factor, "floor_s": floor_s},
-                result=float(np.ravel(shown.low)[0]),
+                result=first(shown.low),
             ),
             Worked(
                 formula="range_high_s",
                 inputs={"best_s": best, "spread": factor},
-                result=float(np.ravel(shown.high)[0]),
+                result=first(shown.high),
             ),
         )
 
@@ -195,7 +196,7 @@ class WorkedPass:
         half = float(self._rates.half_tokens[row, 0])
         about = self.name(row)
         if half > 0:
-            prompt = float(np.ravel(np.asarray(self.step.prefill_tokens) / self.step.prefill_sequences)[0])
+            prompt = first(np.asarray(self.step.prefill_tokens) / self.step.prefill_sequences)
             yield Worked(
                 formula="prompt_slowdown",
                 inputs={"half_tokens": half, "prompt_tokens": prompt},
@@ -225,7 +226,7 @@ class WorkedPass:
 
     def _floor(self, row: int) -> dict[str, float]:
         table, per_sequence = self.estimate.operators.table, float(self._rates.sequence_s[row, 0])
-        decoding = float(np.ravel(self.step.decode_sequences)[0]) if per_sequence else 0.0
+        decoding = first(self.step.decode_sequences) if per_sequence else 0.0
         return {
             "kernels": float(np.broadcast_to(table.kernels, table.units.shape)[row, 0]),
             "kernel_s": float(self._rates.kernel_s),
@@ -289,7 +290,7 @@ class WorkedPass:
         model, rates = self.model, self._rates
         counts = {name: float(model.operators.features[name][0]) for name in FEATURES}
         fixed = {name: float(seconds) for name, seconds in zip(FEATURES, rates.fixed_s[:, 0], strict=True)}
-        sequences = float(np.ravel(self.step.sequences)[0])
+        sequences = first(self.step.sequences)
         calibration = model.profile.calibration
         return Worked(
             formula="engine_s",
@@ -304,5 +305,5 @@ class WorkedPass:
                 "sequences": sequences,
                 "calibration_s": calibration.get("step_s") + calibration.get("sequence_s") * sequences,
             },
-            result=float(np.ravel(self.estimate.operators.fixed)[0]),
+            result=first(self.estimate.operators.fixed),
         )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from calc import format as fmt
+from calc.arrays import first
 from calc.endpoint.run import EndpointRun
 from calc.endpoint.samples import Sample, Tag
 from calc.endpoint.summary import Level, Spread, TtftFit, fit_ttft, level_of
@@ -147,31 +148,18 @@ def decode_pass(samples: Sequence[Sample]) -> ForwardPass:
     return ForwardPass.decode(1.0, float(np.mean(contexts)))
 
 
-def _one(value: Any) -> float:
-    return float(np.ravel(np.asarray(value))[0])
-
-
-def single_estimate(estimate: Estimate) -> Estimate:
-    return Estimate(
-        low=_one(estimate.low),
-        best=_one(estimate.best),
-        high=_one(estimate.high),
-        provenance=estimate.provenance,
-    )
-
-
 def _gap(model: StepModel, samples: Sequence[Sample], tpot: Spread) -> Gap:
     step = decode_pass(samples)
     bound, expected = model.roofline(step), model.step(step)
-    limit = _one(bound.total)
+    limit = first(bound.total)
     floor, terms = bound.terms(), expected.terms
-    memory = sum(_one(floor[name]) for name in ("weights", "kv", "activations"))
-    causes = {name: _one(terms[name]) - _one(floor[name]) for name in CAUSES}
-    total = single_estimate(expected.total)
+    memory = sum(first(floor[name]) for name in ("weights", "kv", "activations"))
+    causes = {name: first(terms[name]) - first(floor[name]) for name in CAUSES}
+    total = expected.total.candidate()
     unexplained = tpot.p50 - float(total.best)
     return Gap(
         limit_s=limit,
-        limit_name="bandwidth" if memory >= _one(floor["compute"]) else "compute",
+        limit_name="bandwidth" if memory >= first(floor["compute"]) else "compute",
         expected_s=total,
         measured_s=tpot.p50,
         causes_s=causes,
@@ -221,7 +209,7 @@ def _prompt_row(group: Sequence[Sample], model: StepModel | None) -> PromptRow:
     predicted = None
     if model is not None:
         point = model.serving(input_tokens=tokens, output_tokens=8.0, concurrency=1.0)
-        predicted = single_estimate(point.ttft_s)
+        predicted = point.ttft_s.candidate()
     return PromptRow(
         tokens=tokens, ttft_s=ttft, server_s=float(np.median(own)) if own else None, predicted_s=predicted
     )
@@ -248,9 +236,9 @@ def _level_row(
     queued = bool(concurrency and run.slots and concurrency > run.slots)
     return LevelRow(
         level=level,
-        predicted_ttft_s=None if point is None or queued else single_estimate(point.ttft_s),
-        predicted_tpot_s=None if point is None else single_estimate(point.tpot_s),
-        predicted_tokens_per_s=None if point is None else single_estimate(point.tokens_per_s),
+        predicted_ttft_s=None if point is None or queued else point.ttft_s.candidate(),
+        predicted_tpot_s=None if point is None else point.tpot_s.candidate(),
+        predicted_tokens_per_s=None if point is None else point.tokens_per_s.candidate(),
         queued=queued,
         waiting=run.waiting.get(stage),
         server=dict(run.server_means.get(stage, {})),
