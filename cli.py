@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 # The editable install maps this one module; the packages beside it are found from its folder, wherever it is called.
@@ -21,8 +26,9 @@ if (_ROOT := str(Path(__file__).resolve().parent)) not in sys.path:
 from calc.errors import InputError, RidgebeamError
 from commands import VERBS
 from commands.arguments import OK, Verb
+from presets.whole_file import FULL_DISK
 
-INTERRUPTED = 130
+UNAVAILABLE, INTERRUPTED, TERMINATED = 4, 130, 143
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,10 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal without µ gets an escape, not a traceback
             stream.reconfigure(errors="backslashreplace")
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _end)
     try:
         arguments = _parser().parse_args(words)
-        run: Verb = arguments.run
-        return run(arguments)
+        return _answered(arguments.run, arguments)
     except RidgebeamError as error:
         if "--json" in words:
             print(json.dumps({"error": {"kind": type(error).__name__, "message": str(error)}}))
@@ -42,9 +49,33 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"ridgebeam: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
+        _write_no_more()
         return OK
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise
+        _write_no_more()
+        print(f"ridgebeam: the answer could not be written: {error.strerror}", file=sys.stderr)
+        return UNAVAILABLE
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _answered(run: Verb, arguments: argparse.Namespace) -> int:
+    code = run(arguments)
+    sys.stdout.flush()
+    return code
+
+
+def _write_no_more() -> None:
+    """What is left of the answer goes nowhere, so that the interpreter does not try it again as it ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """Being told to end unwinds like an interruption, so that nothing that a verb has started goes on without it."""
+    raise SystemExit(TERMINATED)
 
 
 class _Parser(argparse.ArgumentParser):

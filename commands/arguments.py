@@ -300,12 +300,13 @@ def writable(flag: str, path: str | None) -> None:
 
 
 def write_file(flag: str, path: str, parts: Iterable[str]) -> None:
-    """Write the file that a flag names; raises InputError where it cannot be written."""
+    """Write the file that a flag names, whole or not at all; raises InputError where it cannot be written."""
+    from presets.whole_file import why, write_whole
+
     try:
-        with Path(path).open("w", encoding="utf-8") as file:
-            file.writelines(parts)
+        write_whole(Path(path), parts)
     except OSError as error:
-        raise InputError(flag, path, f"it must be a file that can be written ({error.strerror})") from error
+        raise InputError(flag, path, f"it must be a file that can be written ({why(error)})") from error
 
 
 def emit(arguments: argparse.Namespace, record: dict[str, Any], lines: list[str]) -> None:

@@ -6,10 +6,9 @@ import argparse
 import json
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from commands.arguments import OK, emit, verb
+from commands.arguments import OK, emit, verb, writable, write_file
 
 UNAVAILABLE = 4
 POLL_S = 0.2
@@ -22,7 +21,7 @@ def add(verbs: Any) -> None:
     depth.add_argument("--quick", action="store_true", help="under a minute (default)")
     depth.add_argument("--full", action="store_true", help="every size and format, some minutes")
     parser.add_argument("--model", default="", metavar="SOURCE", help="also measure a layer of this model")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON to a file")
+    parser.add_argument("--out", metavar="FILE", help="also write the JSON to a file")
     parser.add_argument("--anyway", action="store_true", help="measure even while others use the device")
 
 
@@ -30,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     from calc.errors import ProbeError
     from probes import jobs, measured, sanity, store
 
+    writable("--out", arguments.out)
     job = jobs.start(
         jobs.Request(
             device=arguments.device,
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     try:
         progress = _follow(job)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         jobs.cancel(job)
         raise
     if progress.run_id is None:
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = store.load(progress.run_id)
     record = measured.profile_json(found)
     if arguments.out:
-        store.write_atomically(arguments.out.absolute(), json.dumps(record, indent=1))
+        write_file("--out", arguments.out, [json.dumps(record, indent=1)])
     lines = [
         f"{found['device']['name']}, {found['depth']}, {found['seconds'] or 0:.0f} s, {progress.status}",
         *([progress.message] if progress.message else []),

@@ -12,15 +12,16 @@ import hmac
 import json
 import os
 import secrets
-import tempfile
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from calc.json_text import NOT_JSON, parse_json
 from calc.units import DAY_S, MIB
+from presets.whole_file import remove_parts, write_whole
 
 FRESH_S = DAY_S  # a branch moves; a day later it is read again
 STALE_S = 90 * DAY_S  # older entries no longer help when the hub cannot be reached
@@ -135,20 +136,14 @@ class HubCache:
     def _write(self, key: tuple[str, ...], entry: Entry) -> None:
         path = self._path(key)
         stored = {"format": FORMAT, "key": list(key), "read_at": entry.read_at, "text": entry.text}
-        temporary = None
-        try:
+        with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as file:
-                temporary = Path(file.name)
-                json.dump(stored, file)
-            temporary.replace(path)  # atomic: a reader sees the old entry or the new one
+            write_whole(path, [json.dumps(stored)])  # a reader sees the old entry or the new one
             self._trim()
-        except OSError:
-            if temporary is not None:
-                temporary.unlink(missing_ok=True)
 
     def _trim(self) -> None:
-        """Remove the oldest files beyond the bounds."""
+        """Remove the oldest files beyond the bounds, and what killed writers left."""
+        remove_parts(self._folder())
         files = sorted(((path.stat().st_mtime, path) for path in self._files()), reverse=True)
         total = 0
         for position, (_, path) in enumerate(files):

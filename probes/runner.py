@@ -22,6 +22,7 @@ from typing import Any
 
 from calc.errors import ProbeError, RidgebeamError
 from presets.local_device import LocalDevices, local_devices, match
+from presets.whole_file import FULL_DISK
 from probes import absence, assemble, device_state, locks, registry, store
 from probes.device_state import NvmlReader
 from probes.registry import GROUP_LIMIT_S, PROBES, QUICK, SILENCE_LIMIT_S, Probe
@@ -73,7 +74,7 @@ def main(arguments: list[str]) -> int:
     try:
         _run(job)
     except OSError as error:
-        full = error.errno in store.FULL_DISK
+        full = error.errno in FULL_DISK
         print(f"no space left for {job.folder}" if full else str(error), file=sys.stderr)  # noqa: T201 - the only way left to say it
         return NOT_WRITTEN
     return 0

@@ -7,9 +7,7 @@ read with a size limit and checked field by field before anything uses them, who
 from __future__ import annotations
 
 import datetime as dt
-import errno
 import json
-import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -21,6 +19,7 @@ from calc.accelerator import Accelerator
 from calc.errors import InputError, ProbeError
 from calc.json_text import NOT_JSON, parse_json
 from presets.profiles.calibrated import data_folder
+from presets.whole_file import remove_parts, why, write_whole
 from probes import measured, readings, run_form, sanity
 from probes.readings import Readings
 from probes.registry import LEFT_OUT
@@ -31,7 +30,6 @@ KIND: Final = "ridgebeam probe run"
 SCHEMA: Final = 1
 LARGEST_BYTES: Final = 8_000_000
 RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Run = dict[str, Any]
 
@@ -58,6 +56,7 @@ def path_of(run_id: str) -> Path:
 def save(run: Run) -> Path:
     """Write a run atomically; raises `ProbeError` where the disk does not take it. Older files are never touched."""
     target = path_of(str(run.get("id", "")))
+    remove_parts(target.parent)
     write_atomically(target, json.dumps(checked(run), indent=1))
     with suppress(InputError):  # a run that measured too little for a profile is kept all the same
         write_atomically(_profile_path(target.stem), json.dumps(measured.profile_json(run), indent=1))
@@ -70,21 +69,13 @@ def _profile_path(run_id: str) -> Path:
 
 
 def write_atomically(target: Path, text: str) -> None:
-    """A complete file or the one from before, never half of one."""
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+    """A complete file or the one from before, never half of one; raises `ProbeError` where the disk does not take it."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
+        write_whole(target, [text])
     except OSError as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        full = error.errno in FULL_DISK
         raise ProbeError(
-            f"The result could not be written to {target.parent}: {'no space left' if full else error.strerror}.",
+            f"The result could not be written to {target.parent}: {why(error)}.",
             next_step="Free some space (or set RIDGEBEAM_DATA_DIR to another folder) and measure again. "
             "Earlier results are untouched.",
         ) from error

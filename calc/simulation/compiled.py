@@ -33,6 +33,8 @@ def compiled(kernel: FunctionType, *, inner: bool = False) -> Callable[..., Any]
     """
     import numba
 
+    from calc.simulation.kept_code import keep
+
     scope = dict(kernel.__globals__)
     for name in kernel.__code__.co_names:
         called = scope.get(name)
@@ -41,17 +43,13 @@ def compiled(kernel: FunctionType, *, inner: bool = False) -> Callable[..., Any]
     twin = FunctionType(kernel.__code__, scope, kernel.__name__, kernel.__defaults__, None)
     twin.__qualname__ = f"{kernel.__name__}_{_digest()}"
     twin.__module__ = kernel.__module__
-    options: dict[str, Any] = {"cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    options: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
     if inner:
         options |= {"no_cpython_wrapper": True, "forceinline": getattr(kernel, "inlined", False)}
     else:
         options["nogil"] = True
-    try:
-        loop: Callable[..., Any] = numba.njit(**options)(twin)
-    except (
-        RuntimeError
-    ):  # neither the checkout nor the user's folders can be written: compile anew in each process
-        loop = numba.njit(**options | {"cache": False})(twin)
+    loop: Callable[..., Any] = numba.njit(**options)(twin)
+    keep(loop, twin)
     return _widened(loop) if inner else loop
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from calc.errors import InputError
 from calc.json_text import NOT_JSON, parse_json
 from calc.profile import Evidence, Profile, profile_from_json
+from presets.whole_file import remove_parts, why, write_whole
 
 PREFIX: Final = "endpoint-"
 ID: Final = re.compile(r"endpoint-[a-z0-9][a-z0-9-]{0,70}")
@@ -39,14 +40,16 @@ def save_calibration(profile: Profile, *, accelerator_id: str, model_id: str) ->
     profile_id = f"{PREFIX}{words}-{uuid.uuid4().hex[:6]}"
     content = {"accelerator": accelerator_id, "model": model_id, "profile": profile.as_json()}
     target = _path(profile_id)
-    part = target.with_suffix(".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(content, indent=1), encoding="utf-8")
-        part.replace(target)
+        remove_parts(target.parent)
+        write_whole(target, [json.dumps(content, indent=1)])
     except OSError as error:
         raise InputError(
-            "profile", str(target.parent), f"the folder must be writable ({error.strerror})"
+            "profile",
+            str(target.parent),
+            f"the folder must take a file ({why(error)})",
+            next_step="Free some space, or set RIDGEBEAM_DATA_DIR to another folder.",
         ) from error
     return profile_id
 
