@@ -19,7 +19,7 @@ from probes.endpoint.pace import measure_client
 from probes.endpoint.protocol import measure
 from probes.endpoint.safety import Policy, checked_target
 
-SERVER = Path(__file__).resolve().parents[1] / "tests/endpoint/llama_server.py"
+SERVER = Path(__file__).resolve().parents[1] / "tests/llama_server.py"
 SLOTS = 4
 LIFE_S = 300
 STREAMS, TOKENS, GAP_S = 64, 2000, 0.025

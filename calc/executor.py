@@ -8,12 +8,15 @@ a lost worker's tasks were run again; so a result depends on the arguments alone
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from typing import Any, Protocol, TypeVar
 
 from calc.errors import InputError, RidgebeamError
@@ -46,7 +49,7 @@ class WorkersLost(RidgebeamError):  # noqa: N818 - what it says is what happened
 
 
 class LocalProcesses:
-    """On this machine, in fresh processes that end with the call.
+    """On this machine, in fresh processes that end with the call, and with the process that called.
 
     Each imports the main module of the program that asks, so that module must do its work under `__name__ == "__main__"`.
     """
@@ -61,15 +64,36 @@ class LocalProcesses:
         work = list(arguments)
         if self.workers == 1 or len(work) < 2:
             return Serial().map(task, work)
+        processes = min(self.workers, len(work))
+        context = get_context("spawn")
+        lifeline, held = context.Pipe(duplex=False)
+        pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with, initargs=(lifeline,))
         try:
-            with ProcessPoolExecutor(min(self.workers, len(work)), mp_context=get_context("spawn")) as pool:
-                return list(pool.map(task, work))
+            found = list(pool.map(task, work))
+            pool.shutdown()
         except BrokenProcessPool:
             raise WorkersLost(
-                f"One of {min(self.workers, len(work))} processes ended before its task did.",
+                f"One of {processes} processes ended before its task did.",
                 next_step="Out of memory? Ask for less at a time. A script of your own? Call from under "
                 "`if __name__ == '__main__':`.",
             ) from None
+        finally:  # a task's error and an interruption wait for nobody
+            held.close()
+            pool.shutdown(wait=False, cancel_futures=True)
+            lifeline.close()
+        return found
+
+
+def _end_with(lifeline: Connection) -> None:
+    """In a worker: end when the other end of the lifeline closes, because whoever asked is done, interrupted or dead."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is for whoever asked
+
+    def wait() -> None:
+        with suppress(EOFError, OSError):
+            lifeline.recv_bytes()
+        os._exit(1)
+
+    threading.Thread(target=wait, name="lifeline", daemon=True).start()
 
 
 class SchedulerUnavailable(RidgebeamError):  # noqa: N818 - what it says is that it is not there

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from commands.arguments import OK, verb
+from probes.processes import WINDOWS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -29,6 +31,10 @@ def run(arguments: argparse.Namespace) -> int:
         "127.0.0.1",
     ]
     command += ["--server.port", str(arguments.port)]
+    if not WINDOWS:  # this process becomes the server, so that whoever ends it ends the server
+        os.chdir(ROOT)
+        sys.stdout.flush()
+        os.execv(sys.executable, command)  # noqa: S606 - our own argv, no shell
     try:
         return subprocess.run(command, cwd=ROOT, check=False).returncode  # noqa: S603 - our own argv, no shell
     except KeyboardInterrupt:

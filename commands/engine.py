@@ -45,23 +45,25 @@ def add(verbs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    process = subprocess.Popen(words_of(arguments), cwd=ROOT, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own argv, no shell
+    process = subprocess.Popen(  # noqa: S603 - our own argv, no shell
+        words_of(arguments), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     try:
-        with process:
-            line = process.stdout.readline() if process.stdout else ""
-            ready = _report(line)
-            if "url" in ready and not arguments.json:
-                print(
-                    f"{ready['model']} at {ready['url']} ({ready['weights']}; scheduler {ready['scheduler']})."
-                )
-                print(f"Try: ridgebeam bench {ready['url']} --quick")
-            elif "url" in ready:
-                print(json.dumps(ready), flush=True)
-            sys.stdout.flush()
-            process.wait()
-    except KeyboardInterrupt:
+        ready = _report(process.stdout.readline() if process.stdout else "")
+        if "url" in ready and not arguments.json:
+            print(f"{ready['model']} at {ready['url']} ({ready['weights']}; scheduler {ready['scheduler']}).")
+            print(f"Try: ridgebeam bench {ready['url']} --quick")
+        elif "url" in ready:
+            print(json.dumps(ready), flush=True)
+        sys.stdout.flush()
         process.wait()
+    except KeyboardInterrupt:
         return OK
+    finally:
+        for pipe in (process.stdin, process.stdout):  # it ends when its standard input closes
+            if pipe is not None:
+                pipe.close()
+        process.wait()
     if "url" not in ready:
         error = ready.get("error", {})
         raise _RefusedError(
@@ -88,7 +90,7 @@ def _report(line: str) -> dict[str, Any]:
 
 def words_of(arguments: argparse.Namespace) -> list[str]:
     """The command of the engine's own process: torch is never imported here."""
-    words = [sys.executable, "-m", "probes.engine_server", arguments.source]
+    words = [sys.executable, "-m", "probes.engine_server", arguments.source, "--with-parent"]
     for name, value in vars(arguments).items():
         if name in {"verb", "run", "json", "source"} or value is None or value is False or value == "":
             continue

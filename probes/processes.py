@@ -1,4 +1,4 @@
-"""Child processes that are certainly ours: identity by process id and start time, and the end of a whole group."""
+"""Child processes that are certainly ours: identity by process id and start time, the end of a whole group, of orphans too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,6 +66,25 @@ def end_group(pid: int, started: str | None, *, grace_s: float = GRACE_S) -> Non
             if not is_alive(pid, started):
                 return
             time.sleep(0.02)
+
+
+def end_with_parent(*, before: Callable[[], None] | None = None) -> None:
+    """From now on this process ends when its standard input closes: its parent closed it, or died in whatever way.
+
+    A process at the head of its group takes the group along, because its own children would outlive it. `before` is
+    called first. The parent must hold the other end of a pipe open as long as the process shall live.
+    """
+
+    def wait() -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            continue
+        if before is not None:
+            before()
+        if not WINDOWS and os.getpgrp() == os.getpid():
+            os.killpg(os.getpid(), signal.SIGKILL)
+        os._exit(0)
+
+    threading.Thread(target=wait, name="end with parent", daemon=True).start()
 
 
 def how_it_ended(code: int) -> str:

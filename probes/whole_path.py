@@ -176,7 +176,7 @@ def _server(model: Model, family: str) -> Any:
     """The address of the engine in a process of its own, on this device."""
     words = ["--random", "--parameters", str(parameters_of(model.shape)), "--device", str(model.device)]
     words += ["--dtype", model.dtype, "--scheduler", family, "--max-seqs", str(SLOTS), "--port", "0"]
-    words += ["--seconds", str(SERVER_LIFE_S), "--threads", str(torch.get_num_threads())]
+    words += ["--seconds", str(SERVER_LIFE_S), "--with-parent", "--threads", str(torch.get_num_threads())]
     words += ["--batch-timeout-s", str(PATIENCE_S)]
     if family != "static":
         words.append(
@@ -186,7 +186,7 @@ def _server(model: Model, family: str) -> Any:
         [sys.executable, "-m", "probes.engine_server", model.source, *words],
         cwd=ROOT,
         stdout=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         text=True,
     )
     try:
@@ -197,8 +197,9 @@ def _server(model: Model, family: str) -> Any:
     finally:
         process.kill()
         process.wait()
-        if process.stdout:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                pipe.close()
 
 
 def _levels(model: Model, family: str) -> Measurement:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
-import threading
 import time
 from typing import Any
 
 from probes.events import emit
+from probes.processes import end_with_parent
 from probes.registry import LEFT_OUT, budget_s
 from probes.worker_codes import BAD_CONTEXT
 
@@ -34,7 +33,7 @@ HEAVY = {"gemm", "sustained", "prefill_attention", "layer"}
 def main() -> int:
     """Read the order, open the device, run the cases."""
     order = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -59,13 +58,6 @@ def main() -> int:
         _again(essential, until_s=time.monotonic() + AGAIN_S[bench.depth])
     emit("done")
     return 0
-
-
-def _end_with_parent() -> None:
-    """Wait for the end of standard input, which comes when the parent closes it or dies."""
-    while sys.stdin.readline():
-        continue
-    os._exit(0)
 
 
 def _facts(order: dict[str, Any]) -> int:

@@ -1,7 +1,8 @@
 """A load test in a process of its own, followed by polling: for pages, which may not wait, and for the command line.
 
 The process gets its question, API key included, on standard input; its events go to a temporary file that is read from where
-the last reading ended. Ending a job ends exactly that process, by its own handle.
+the last reading ended. Ending a job ends exactly that process, by its own handle. Its standard input stays open as long as
+there is a `Job`: when that is gone (a page left for good, an app killed), the process ends too and sends nothing more.
 """
 
 from __future__ import annotations
@@ -100,10 +101,12 @@ class Job:
             "plan": question.plan.as_json(),
             "key": question.key.value,
             "deployment": str(question.deployment),
+            "folder": folder.name,
         }
-        if process.stdin is not None:
-            process.stdin.write(json.dumps(words).encode() + b"\n")
-            process.stdin.close()
+        with suppress(OSError):  # where it ended before it could be asked, `state` says how
+            if process.stdin is not None:
+                process.stdin.write(json.dumps(words).encode() + b"\n")
+                process.stdin.flush()
         return cls(process, folder, question.plan.total_limit_s + SPARE_S)
 
     def state(self) -> JobState:
@@ -112,6 +115,8 @@ class Job:
         if running and time.monotonic() > self._until:
             self.cancel()
             running = False
+        if not running:
+            self._let_go()
         self._read()
         result = next((e for e in self._seen if e["event"] == "result"), None)
         facts = next((e for e in self._seen if e["event"] == "facts"), {})
@@ -168,6 +173,7 @@ class Job:
     def cancel(self) -> None:
         """End the process: politely, then for certain."""
         if self._process.poll() is not None:
+            self._let_go()
             return
         self._cancelled = True
         self._process.terminate()
@@ -176,3 +182,9 @@ class Job:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()

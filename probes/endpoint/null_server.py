@@ -1,7 +1,7 @@
 """A server that does nothing but stream: `python -m probes.endpoint.null_server LIFE_S` prints its port.
 
 It answers any POST with `max_tokens` chunks, one every so many seconds as the model's name says ("null-0.02"), each with
-the moment it was written. It binds to 127.0.0.1 and ends by itself after LIFE_S seconds.
+the moment it was written. It binds to 127.0.0.1 and ends by itself after LIFE_S seconds, or when its standard input closes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 import random
 import sys
 import time
+
+from probes.processes import end_with_parent
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 LARGEST_BODY = 1_000_000
@@ -68,4 +70,5 @@ async def _main(life_s: float) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     asyncio.run(_main(float(sys.argv[1])))

@@ -84,7 +84,7 @@ async def measure_client(
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
     )
     try:
         port = await asyncio.wait_for(asyncio.to_thread(_port_of, server), 30.0)

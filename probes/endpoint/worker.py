@@ -1,12 +1,14 @@
 """The load test as a process: `python -m probes.endpoint.worker`, a question on standard input, JSON lines on standard output.
 
-The API key comes in on standard input and is held in memory only. Events: `progress`, `facts`, then `result` or `error`.
+The API key comes in on standard input and is held in memory only. Standard input stays open: when it closes, whoever asked is
+gone, nothing more is sent, and the question's folder is removed. Events: `progress`, `facts`, then `result` or `error`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from typing import Any
 
@@ -16,6 +18,7 @@ from presets.deployment import Deployment
 from probes.endpoint.dialects import Api
 from probes.endpoint.protocol import measure
 from probes.endpoint.safety import ApiKey, Policy, checked_target
+from probes.processes import end_with_parent
 
 
 def emit(event: dict[str, Any]) -> None:
@@ -42,8 +45,10 @@ async def _measured(question: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> int:
     """Answer one question."""
+    question = json.loads(sys.stdin.readline())
+    end_with_parent(before=lambda: shutil.rmtree(question["folder"], ignore_errors=True))
     try:
-        emit({"event": "result", "run": asyncio.run(_measured(json.loads(sys.stdin.readline())))})
+        emit({"event": "result", "run": asyncio.run(_measured(question))})
     except RidgebeamError as error:
         kind = "input" if isinstance(error, InputError) else "probe"
         emit({"event": "error", "kind": kind, "message": error.message, "next_step": error.next_step})

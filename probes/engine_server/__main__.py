@@ -13,6 +13,7 @@ import threading
 
 from calc.errors import InputError, ProbeError, RidgebeamError
 from calc.simulation.rules import EngineRules, engine_rules
+from probes.processes import end_with_parent
 
 KV_SHARE = 0.25  # of the memory that the weights leave free on their device
 MOST_TOKENS = 65_536  # of cache, unless more blocks are asked for
@@ -21,6 +22,8 @@ MOST_TOKENS = 65_536  # of cache, unless more blocks are asked for
 def main(words: list[str]) -> int:
     """Serve until the time is over or the process is interrupted; errors that a person can act on become a message."""
     arguments = _parser().parse_args(words)
+    if arguments.with_parent:
+        end_with_parent()
     try:
         return _serve(arguments)
     except RidgebeamError as error:
@@ -46,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch-timeout-s", type=float, default=0.05)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--with-parent", action="store_true", help="end when standard input closes")
     return parser
 
 

@@ -9,7 +9,7 @@ import pytest
 from llama_server import write_model
 from scripted_server import ScriptedServer
 
-SCRIPT = Path(__file__).with_name("llama_server.py")
+SCRIPT = Path(__file__).parents[1] / "llama_server.py"
 START_S = 60
 SLOTS = 4
 
