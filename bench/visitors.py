@@ -24,7 +24,7 @@ from bench._server import served
 VISITORS = int(os.environ.get("RIDGEBEAM_VISITORS", "30"))
 COPIES = int(os.environ.get("RIDGEBEAM_COPIES", "1"))
 VISIT_S = float(os.environ.get("RIDGEBEAM_VISIT_S", "300"))
-PAGES = ("", "memory", "batch_size", "queueing", "compare", "roofline", "speculative")
+PAGES = ("", "memory", "batch-size", "queueing", "compare", "roofline", "speculative")
 THINK_S = (1.0, 3.0)
 SETTLED = 0.4  # memory is compared from here on: pages, catalogues and caches are loaded by then
 
