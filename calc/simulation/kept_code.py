@@ -5,7 +5,6 @@ numba's own cache raises what the disk raises, and reads only folders that it co
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from numba.core import caching
 
 DAMAGED: Final = (
     EOFError,
-    pickle.UnpicklingError,
+    caching.pickle.UnpicklingError,  # type: ignore[attr-defined]
     ValueError,
     TypeError,
     KeyError,
