@@ -212,19 +212,35 @@ def _sequences(inputs: Inputs, result: Answer) -> int:
     return found.sequences.fit if found.sequences is not None and found.memory.kv_bytes > 0 else 0
 
 
-def worked_speedup(result: Answer, found: SchemeSpeed) -> tuple[Worked, ...]:
-    """A decode step at batch 1 in 16 bit and in a scheme, in full: their totals make the speed-up."""
-    context = mean_context(result.inputs.scenario.workload)
+def worked_speedup(
+    result: Answer, study: SpeedStudy, found: SchemeSpeed, batch: int | None
+) -> tuple[Worked, ...]:
+    """A pass in 16 bit and in a scheme, in full, then the speed-up that their totals make.
+
+    `batch`: of a decode step, one of `BATCHES`; None for the prefill of one prompt.
+    """
+    if batch is None:
+        step, what = ForwardPass.prefill(study.prompt_tokens), "the whole prefill"
+    else:
+        step, what = ForwardPass.decode(float(batch), study.context), f"the whole step at batch {batch}"
     base = Scheme(name=f"{BASE} weights and cache", weights=BASE, kv="bf16")
     lines: list[Worked] = []
+    totals_s: list[float] = []
     for scheme in (base, found.scheme):
-        model = replica_model(_with(result.inputs, scheme), result.layout)
-        worked = WorkedPass(model=model, step=ForwardPass.decode(1.0, context)).whole()
-        lines += [
-            replace(line, about=f"{scheme.name}: {line.about or 'the whole step at batch 1'}")
-            for line in worked
-        ]
-    return tuple(lines)
+        model = replica_model(_with(result.inputs, scheme), result.layout, fidelity=study.fidelity)
+        worked = WorkedPass(model=model, step=step)
+        lines += [replace(line, about=f"{scheme.name}: {line.about or what}") for line in worked.whole()]
+        totals_s.append(float(np.ravel(worked.estimate.total.best)[0]))
+    before_s, after_s = totals_s
+    return (
+        *lines,
+        Worked(
+            formula="ratio_to_reference",
+            inputs={"measured": before_s, "reference": after_s},
+            result=before_s / after_s,
+            about=f"speed-up: {what} in 16 bit over the same in {found.scheme.name}",
+        ),
+    )
 
 
 def headline(study: SpeedStudy) -> str:

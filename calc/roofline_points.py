@@ -212,6 +212,11 @@ class Roofline:
     batch: int
 
     @property
+    def decode_shown(self) -> PassPoint:
+        """The decode step of the trail that stands for the answer's batch."""
+        return next((p for p in self.decode_trail if p.size >= self.batch), self.decode_trail[-1])
+
+    @property
     def alone_share(self) -> float:
         """Share of the 16-bit peak that a decode step of one sequence reaches."""
         return (
@@ -241,16 +246,61 @@ def worked_point(point: OperatorPoint, accelerator: Accelerator) -> tuple[Worked
     )
 
 
-def roofline_of(result: Answer) -> Roofline:
-    """Everything that the roofline page shows of one answer."""
+def worked_crossings(found: Roofline) -> tuple[Worked, ...]:
+    """Each crossing as the intensity of the first pass there whose arithmetic takes longer than its memory."""
+    model = _model_of(found.result)
+    said = "where memory stops being the limit"
+    lines = []
+    for batch, context, cache in (
+        (found.weights_crossover, 0.0, "empty caches"),
+        (found.decode_crossover, found.context, "the scenario's cache"),
+    ):
+        if batch is not None:
+            (point,) = model.decode_trail(context, (batch,))
+            lines.append(worked_intensity(point, f"{said}: a decode step of {batch:,} with {cache}"))
+    if found.prefill_crossover is not None:
+        (point,) = model.prefill_trail((found.prefill_crossover,))
+        lines.append(worked_intensity(point, f"{said}: a prefill of {found.prefill_crossover:,} tokens"))
+    return tuple(lines)
+
+
+def worked_ridge(roof: Roof, accelerator: Accelerator) -> Worked:
+    """A compute roof over the bandwidth."""
+    return Worked(
+        formula="ridge_flop_per_byte",
+        inputs={
+            "peak_flop_per_s": roof.flop_per_s,
+            "bandwidth_bytes_per_s": accelerator.bandwidth_bytes_per_s,
+        },
+        result=roof.ridge_flop_per_byte,
+    )
+
+
+def worked_intensity(point: PassPoint, about: str) -> Worked:
+    """A pass's FLOP over its bytes."""
+    return Worked(
+        formula="intensity_flop_per_byte",
+        inputs={"flop": point.flop, "all_bytes": point.bytes},
+        result=point.intensity,
+        about=about,
+    )
+
+
+def _model_of(result: Answer) -> RooflineModel:
     scenario = result.inputs.scenario
-    model = RooflineModel.of(
+    return RooflineModel.of(
         result.inputs.spec,
         result.inputs.offer.accelerator,
         result.layout,
         quantization=stated(scenario.quantization),
         kv_dtype=scenario.kv_format,
     )
+
+
+def roofline_of(result: Answer) -> Roofline:
+    """Everything that the roofline page shows of one answer."""
+    scenario = result.inputs.scenario
+    model = _model_of(result)
     context = mean_context(scenario.workload)
     batch = result.decode.batch if result.decode else 1
     return Roofline(

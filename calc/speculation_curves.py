@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from calc import format as fmt
 from calc import speculative, textbook
 from calc.arrays import Numbers, first
 from calc.curves import decode_seconds
@@ -19,6 +21,7 @@ from calc.simulation.run import simulate
 from calc.simulation.step_table import StepTable
 from calc.sized import replica_weight_bytes, timing_of
 from calc.sizing import BLOCK_TOKENS, mean_context
+from calc.worked import Worked
 
 LONGEST_DRAFT = 12
 BATCHES = tuple(2**power for power in range(10))
@@ -106,6 +109,33 @@ def speedup_by_length(
         for drafts in range(1, LONGEST_DRAFT + 1)
     ]
     return (1.0, *map(first, gains))
+
+
+def worked_drafts(
+    result: Answer, *, acceptance: float, draft_cost: float, batch: int, lengths: Sequence[int]
+) -> tuple[Worked, ...]:
+    """The speed-up at one batch for some draft lengths, with the seconds of its passes."""
+    one = np.array([float(batch)])
+    step_s = float(np.ravel(_pass_seconds(result, one, tokens=1))[0])
+    lines = []
+    for drafts in lengths:
+        verify_s = float(np.ravel(_pass_seconds(result, one, tokens=drafts + 1))[0])
+        inputs = {
+            "acceptance": acceptance,
+            "drafts": float(drafts),
+            "step_s": step_s,
+            "verify_s": verify_s,
+            "draft_step_s": draft_cost * step_s,
+        }
+        lines.append(
+            Worked(
+                formula="speedup_at_batch",
+                inputs=inputs,
+                result=float(np.asarray(speculative.speedup_at_batch(**inputs))),
+                about=f"{fmt.plural(drafts, 'draft')}, batch {batch:,}",
+            )
+        )
+    return tuple(lines)
 
 
 def simulated_speedups(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from calc.endpoint.report import EndpointReport, decode_pass, streams_alone
+from calc.endpoint.report import EndpointReport, LevelRow, decode_pass, streams_alone
 from calc.schedule import Schedule
 from calc.step import Fidelity, StepModel
 from calc.worked import Worked, WorkedPass
@@ -88,6 +88,8 @@ def worked_report(report: EndpointReport, model: StepModel | None) -> tuple[Work
         lines += _median_stream(report)
     if report.fit is not None and report.fit.b_s:
         lines.append(worked_rate("prefill: one token over the linear term of the TTFT", 1.0, report.fit.b_s))
+    for row in report.levels:
+        lines += _worked_level(row)
     if report.gap is None or model is None:
         return tuple(lines)
     gap, step = report.gap, decode_pass(streams_alone(report.run))
@@ -95,6 +97,23 @@ def worked_report(report: EndpointReport, model: StepModel | None) -> tuple[Work
     lines += worked_share("measured TPOT over the decode limit's", gap.measured_s, gap.limit_s)
     lines += worked_share("measured TPOT over the predicted one", gap.measured_s, float(gap.expected_s.best))
     return tuple(lines)
+
+
+def _worked_level(row: LevelRow) -> Iterator[Worked]:
+    """One row of the concurrency table: its rates over the steady window, its shares, measured over predicted."""
+    level = row.level
+    at = f"{level.rate_per_s:g} requests/s" if level.rate_per_s else f"{level.concurrency} at once"
+    if level.tokens_per_s:
+        amount = level.tokens_per_s * level.window_s
+        yield worked_rate(f"{at}: output tokens of the steady window", amount, level.window_s)
+    if level.goodput_per_s and level.requests_per_s:
+        yield from worked_share(
+            f"{at}: requests within the targets", level.goodput_per_s, level.requests_per_s
+        )
+    if level.tpot_s is not None and row.predicted_tpot_s is not None:
+        yield from worked_share(
+            f"{at}: median TPOT over the predicted one", level.tpot_s.p50, float(row.predicted_tpot_s.best)
+        )
 
 
 def _median_stream(report: EndpointReport) -> list[Worked]:

@@ -44,7 +44,9 @@ def draw_levers(result: Answer) -> None:
                 "KV offload to host memory or an SSD is a lever where repeated text comes back after a while: "
                 "say when, in the sidebar under Workload."
             )
-        st.caption("Apply one to the scenario:")
+        st.caption(
+            "Each row is the whole question asked again. Apply one to the scenario, and steps 1 to 5 work its numbers out:"
+        )
         draw_apply([e.lever.change for e in effects if e.lever.change.settings], key="lever")
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from itertools import zip_longest
+from math import isclose
 
 import streamlit as st
 
@@ -16,6 +18,7 @@ from calc.memory.logs import read_log
 from calc.memory.waterfall import WaterfallStep, waterfall, what_breaks_first
 from calc.result import Answer
 from calc.scenario import Scenario
+from calc.worked import Worked
 from pages._levers import draw_apply
 from pages._memory_figure import (
     compared_row,
@@ -38,36 +41,44 @@ LOG_KEY = "memory-log"
 SCENARIO_FIELDS = frozenset(field.name for field in fields(Scenario))
 
 
-def memory_metrics(found: Ledger) -> list[Metric]:
-    """Printed, reserved, logical, and what is left."""
+def memory_metrics(found: Ledger, worked: Sequence[Worked]) -> list[Metric]:
+    """Printed, reserved, logical, and what is left, each with its line of `worked` where one gives that very number."""
     kv, rank = found.kv, found.tightest
+
+    def of(number: float) -> Worked | None:
+        return next((line for line in worked if isclose(line.result, number, rel_tol=1e-9)), None)
+
     return [
         Metric(
             label="Printed tokens",
             reading=fmt.count(kv.printed_tokens),
             help="The count in the engine's log.",
+            worked=of(kv.printed_tokens),
             provenance=rank.kv.provenance,
         ),
         Metric(
             label="Reserved",
             reading=fmt.binary_bytes(kv.reserved_bytes),
-            help="Pools of all GPUs of one replica.",
+            help="Pools of all GPUs of one replica, in whole blocks; *Show the maths*, below, has the pool of one.",
+            worked=of(kv.reserved_bytes),
             provenance=rank.kv.provenance,
         ),
         Metric(
             label="Logical, per token",
             reading=fmt.binary_bytes(kv.logical_bytes_per_token),
             help="What the mathematics needs for one more token.",
+            worked=of(kv.logical_bytes_per_token),
         ),
         Metric(
             label="Longest sequences",
             reading=fmt.significant(kv.max_concurrency),
             help=f"Of {fmt.count(kv.max_model_len)} tokens each.",
+            worked=of(kv.max_concurrency),
         ),
         Metric(
             label="Left on the card",
             reading=fmt.binary_bytes(rank.left.best),
-            help="Outside the engine's share and beside its lines.",
+            help="Outside the engine's share and beside its lines: the card less every bar of the waterfall below.",
             provenance=rank.left.provenance,
         ),
     ]

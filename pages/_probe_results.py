@@ -69,6 +69,29 @@ def worked_run_rates(run: Run) -> list[Worked]:
             lines.append(worked_rate(f"{what}: {case['case']}", float(amount), seconds))
     for bar in bars_of(run):
         lines += worked_share(f"{bar.label}, over its peak", bar.value, bar.peak)
+    lines += _worked_attention(run)
+    for row in run["state"].get("layers") or ():
+        lines += worked_share(
+            f"one layer, {row['case']}: measured over the sum of its parts", row["measured_s"], row["parts_s"]
+        )
+    return lines
+
+
+def _worked_attention(run: Run) -> list[Worked]:
+    """Each line of the attention table: its rate, and its share of what products or memory reach."""
+    found = store.readings_of(run)
+    lines: list[Worked] = []
+    for probe, amount_of, reached, whose in (
+        ("prefill_attention", "flop_per_call", found.compute_16bit, "products"),
+        ("decode_attention", "bytes_per_call", found.bandwidth, "memory"),
+    ):
+        for case in store.cases_of(run, probe):
+            amount, timing = case.get(amount_of), case.get("timing")
+            if not amount or not timing:
+                continue
+            about = f"attention: {case['case']}"
+            lines.append(worked_rate(about, float(amount), float(timing["median_s"])))
+            lines += worked_share(f"{about}, over what {whose} reach", float(case["value"]), reached or 0.0)
     return lines
 
 

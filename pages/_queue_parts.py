@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from calc import format as fmt
-from calc.queue_curves import QueueKind, SimulatedPoint, simulated_points
+from calc.queue_curves import QueueKind, SimulatedPoint, TimedQueue, queue_of, simulated_points
 from calc.queueing import closed_forms, erlang_c
 from calc.units import MS
 
@@ -37,6 +37,10 @@ class Asked:
             )
         )
 
+    @property
+    def queue(self) -> TimedQueue:
+        return queue_of(self.kind, load=self.load, service_s=self.service_s, servers=self.replicas)
+
     def symbols(self) -> dict[str, float]:
         """What the page's formulas are written in."""
         offered = self.arrivals_per_s * self.service_s
@@ -52,6 +56,7 @@ class Asked:
             "service_scv": 1.0,
             "percentile": 95.0,
             "limit_s": self.limit_s,
+            "time_in_system_s": self.queue.mean_time_s,
         }
 
 

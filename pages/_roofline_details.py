@@ -9,7 +9,13 @@ import streamlit as st
 from calc import format as fmt
 from calc.operators import ForwardPass
 from calc.replica_model import replica_model
-from calc.roofline_points import OperatorPoint, Roofline, worked_point
+from calc.roofline_points import (
+    OperatorPoint,
+    Roofline,
+    worked_crossings,
+    worked_intensity,
+    worked_point,
+)
 from calc.scenario import Fidelity
 from calc.worked import Worked, WorkedPass
 from pages._roofline_figure import describe, phases_of
@@ -72,23 +78,19 @@ def _expected(found: Roofline, phase: str, point: OperatorPoint) -> tuple[Worked
 
 
 def worked_passes(found: Roofline) -> list[Worked]:
-    """The ridge, the two passes' intensities, and where the weights alone cross."""
+    """The ridge, the decode step's intensity and rate, and each crossing as the intensity of the pass that meets the ridge."""
     accelerator = found.result.inputs.offer.accelerator
     peak, bandwidth = accelerator.flop_per_s_16bit.flop_per_s, accelerator.bandwidth_bytes_per_s
-    decode = next((p for p in found.decode_trail if p.size >= found.batch), found.decode_trail[-1])
+    decode = found.decode_shown
     ridge = {"peak_flop_per_s": peak, "bandwidth_bytes_per_s": bandwidth}
     return [
         Worked(formula="ridge_flop_per_byte", inputs=ridge, result=peak / bandwidth),
-        Worked(
-            formula="intensity_flop_per_byte",
-            inputs={"flop": decode.flop, "all_bytes": decode.bytes},
-            result=decode.intensity,
-            about=f"a decode step at batch {decode.size}",
-        ),
+        worked_intensity(decode, f"a decode step at batch {decode.size}"),
         Worked(
             formula="attainable_flop_per_s",
             inputs=ridge | {"intensity_flop_per_byte": decode.intensity},
             result=min(peak, decode.intensity * bandwidth),
             about=f"a decode step at batch {decode.size}",
         ),
+        *worked_crossings(found),
     ]

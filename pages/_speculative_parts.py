@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import streamlit as st
@@ -17,10 +18,11 @@ from calc.speculation_curves import (
     simulated_speedups,
     speedup_by_batch,
     speedup_by_length,
+    worked_drafts,
 )
 from pages._inputs import answer_for, current_answer
 from pages._sidebar import current_scenario
-from pages._ui import show_error
+from pages._ui import folded, show_error, show_formulas, show_worked
 
 SEED = 1
 SIMULATED_BATCHES = (1, 16, 128)
@@ -86,6 +88,39 @@ def by_length_of(asked: Asked) -> tuple[float, ...]:
         )
     except RidgebeamError:
         return ()  # `by_batch_of` has said why
+
+
+def best_length(at_batch: Sequence[float]) -> int:
+    """The draft length with the largest speed-up."""
+    return max(range(len(at_batch)), key=at_batch.__getitem__)
+
+
+def draft_symbols(asked: Asked) -> dict[str, float]:
+    """What the page's formulas are written in."""
+    return {
+        "acceptance": asked.acceptance,
+        "drafts": float(asked.drafts),
+        "draft_cost": asked.draft_cost,
+    }
+
+
+def draw_maths(asked: Asked, at_batch: Sequence[float]) -> None:
+    """The draft's formulas, then its speed-up and the best length's at the asked batch, with the passes' seconds."""
+    with folded("Show the maths", icon=":material/function:", key="spec-maths") as is_open:
+        if not is_open:
+            return
+        show_formulas(("tokens_per_pass", "tokens_per_pass_limit", "speedup"), draft_symbols(asked))
+        if at_batch:
+            lengths = dict.fromkeys((asked.drafts, max(1, best_length(at_batch))))
+            show_worked(
+                worked_drafts(
+                    current_answer(),
+                    acceptance=asked.acceptance,
+                    draft_cost=asked.draft_cost,
+                    batch=asked.batch,
+                    lengths=tuple(lengths),
+                )
+            )
 
 
 def draw_sampled(asked: Asked) -> tuple[Sampled, ...]:

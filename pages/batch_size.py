@@ -11,7 +11,7 @@ from calc.result import Answer
 from calc.scenario import Fidelity
 from calc.substitution import symbols_of
 from calc.worked import Worked
-from calc.worked_answer import decode_pass
+from calc.worked_answer import decode_pass, worked_step
 from pages._figures import batch_figure, batch_finding
 from pages._inputs import current_answer
 from pages._levers import BINDING
@@ -88,14 +88,21 @@ def main() -> None:
 
 
 def _worked(result: Answer, curve: BatchCurve) -> list[Worked]:
-    """The step at the marked batch, and the rate that it makes."""
-    step_s = float(curve.at_step_s.best)
-    rate = Worked(
+    """The step at the marked batch, the rate that it makes, and the sequences that memory holds."""
+    return [
+        *decode_pass(result, batch=float(curve.at)).whole(),
+        _rate(curve),
+        *worked_step(result, "sequences"),
+    ]
+
+
+def _rate(curve: BatchCurve) -> Worked:
+    """Tokens per second of the marked batch."""
+    return Worked(
         formula="tokens_per_s",
-        inputs={"batch": curve.at, "step_s": step_s},
+        inputs={"batch": curve.at, "step_s": float(curve.at_step_s.best)},
         result=float(curve.at_tokens_per_s.best),
     )
-    return [*decode_pass(result, batch=float(curve.at)).whole(), rate]
 
 
 def _headline(curve: BatchCurve) -> str:
@@ -123,18 +130,34 @@ def _others(result: Answer, fidelities: list[str]) -> list[BatchCurve]:
 def _metrics(result: Answer, curve: BatchCurve) -> list[Metric]:
     kind = curve.at_step_s.provenance
     return [
-        Metric(label="Batch", reading=fmt.count(curve.at)),
+        Metric(
+            label="Batch",
+            reading=fmt.count(curve.at),
+            help="The smaller of the KV wall and the batch at the target.",
+        ),
         Metric(
             label="Tokens per second",
             reading=fmt.significant(float(curve.at_tokens_per_s.best)),
+            help="Output tokens of one replica at this batch.",
+            worked=_rate(curve),
             provenance=kind,
         ),
-        Metric(label="Step", reading=fmt.seconds(curve.at_step_s), provenance=kind),
-        Metric(label="KV wall", reading=fmt.plural(curve.wall, "sequence")),
+        Metric(
+            label="Step",
+            reading=fmt.seconds(curve.at_step_s),
+            help="One decode step at this batch; *Show the maths*, below, adds it up.",
+            provenance=kind,
+        ),
+        Metric(
+            label="KV wall",
+            reading=fmt.plural(curve.wall, "sequence"),
+            help="Sequences whose caches fit; *Show the maths*, below, counts them.",
+        ),
         Metric(
             label="Batch at the target",
             reading=fmt.optional(curve.target, fmt.count, "no target"),
-            help=f"TPOT target: {fmt.optional(result.inputs.scenario.tpot_s, fmt.seconds, 'none')}.",
+            help=f"The largest whose step, with other prompts in between, keeps the TPOT target: "
+            f"{fmt.optional(result.inputs.scenario.tpot_s, fmt.seconds, 'none')}.",
         ),
     ]
 

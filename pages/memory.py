@@ -13,6 +13,7 @@ from calc.memory.engines import Ledger
 from calc.memory.launch_flags import launch_flags
 from calc.result import Answer
 from calc.worked_memory import worked_ledger
+from calc.worked_model import worked_token
 from pages._inputs import current_answer
 from pages._memory_parts import (
     LOG_KEY,
@@ -45,7 +46,8 @@ def main() -> None:
     _, found, _ = memory_of(inputs.spec, inputs.offer.accelerator, result.layout, inputs.scenario)
     show_title(_headline(found), plain_text(" ".join((f"{result.layout.label}.", *found.assumptions))))
     _predict(result, found)
-    show_metrics(memory_metrics(found))
+    worked = (*worked_token(inputs.spec, inputs.scenario.kv_format), *worked_ledger(found))
+    show_metrics(memory_metrics(found, worked))
     settings = engine_settings(inputs.scenario, max_model_len=length_limit(inputs.scenario, inputs.spec))
     if not found.verdict.fits:
         draw_refusal(result, settings)
@@ -67,7 +69,7 @@ def main() -> None:
     ) as is_open:
         if is_open or LOG_KEY in st.session_state:  # a pasted log outlives a closed row
             guarded(lambda: draw_log(result, settings))()
-    show_worked_maths(lambda: worked_ledger(found), key="memory-maths")
+    show_worked_maths(lambda: worked, key="memory-maths")
     show_data(lambda: memory_rows(steps), key="memory-data", name="ridgebeam-memory")
     show_ignored(
         "Memory that other processes hold on the same card.",

@@ -13,6 +13,8 @@ from calc.parameters import ParameterCount, count_parameters
 from calc.provenance import Provenance
 from calc.quantization import WeightBytes, stored_bytes
 from calc.state_map import stacking
+from calc.worked import Worked
+from calc.worked_model import worked_conversation, worked_token, worked_weights
 from pages._experts_figure import experts_figure, experts_finding, experts_of
 from pages._figures import context_figure, context_finding, layers_figure, layers_finding
 from pages._inputs import current_inputs
@@ -24,9 +26,9 @@ from pages._ui import (
     show_chart,
     show_data,
     show_ignored,
-    show_maths,
     show_metrics,
     show_title,
+    show_worked_maths,
 )
 
 CONVERSATION_TOKENS = 32_768
@@ -46,7 +48,11 @@ def main() -> None:
         plain_text(f"{spec.id}, KV cache in {kv_dtype}."),
     )
     _predict(spec, stored, kv_dtype)
-    show_metrics(_metrics(counted, stored, per_token))
+    weights, token = (
+        worked_weights(parameters=counted.total, stored_bytes=stored.stored),
+        worked_token(spec, kv_dtype),
+    )
+    show_metrics(_metrics(counted, weights, token, per_token))
     curve = context_curve(spec, kv_dtype=kv_dtype)
     if curve.bytes[-1]:
         made = context_figure(curve, wall_bytes=accelerator.memory_label_bytes, wall_name=accelerator.name)
@@ -66,10 +72,9 @@ def main() -> None:
     draw_parts(counted)
     draw_formats(inputs)
     draw_check(inputs)
-    if conversation == tokens * per_token:
-        show_maths(
-            ("sequence_kv_bytes",), {"tokens": tokens, "kv_bytes_per_token": per_token}, key="model-maths"
-        )
+    show_worked_maths(
+        lambda: [weights, *token, *worked_conversation(spec, kv_dtype, tokens)], key="model-maths"
+    )
     if inputs.model_note:
         st.markdown(plain_text(f"Shapes: {inputs.model_note}"))
     show_data(
@@ -102,31 +107,36 @@ def _predict(spec: ModelSpec, stored: WeightBytes, kv_dtype: str) -> None:
     )
 
 
-def _metrics(counted: ParameterCount, stored: WeightBytes, per_token: int) -> list[Metric]:
-    exact = Provenance.EXACT
+def _metrics(
+    counted: ParameterCount, weights: Worked, token: tuple[Worked, ...], per_token: int
+) -> list[Metric]:
+    exact, summed = Provenance.EXACT, "the sum of *Parameters by part*, below"
     return [
         Metric(
             label="Parameters",
             reading=fmt.parameters(counted.total),
-            help=fmt.count(counted.total),
+            help=f"{fmt.count(counted.total)}: {summed}.",
             provenance=exact,
         ),
         Metric(
             label="Active per token",
             reading=fmt.parameters(counted.active),
-            help=fmt.count(counted.active),
+            help=f"{fmt.count(counted.active)}: {summed}, of routed experts those that one token visits.",
             provenance=exact,
         ),
         Metric(
             label="Weights as stored",
-            reading=fmt.binary_bytes(stored.stored),
-            help=f"{fmt.count(stored.stored)} bytes",
+            reading=fmt.binary_bytes(weights.result),
+            help=f"{fmt.count(weights.result)} bytes.",
+            worked=weights,
             provenance=exact,
         ),
         Metric(
             label="KV per token",
             reading=fmt.binary_bytes(per_token),
-            help=f"{fmt.count(per_token)} bytes",
+            help=f"{fmt.count(per_token)} bytes"
+            + ("." if len(token) == 1 else ": *State by kind of layer*, below, summed."),
+            worked=token[0] if len(token) == 1 and token[0].result == per_token else None,
             provenance=exact,
         ),
     ]

@@ -7,7 +7,8 @@ import streamlit as st
 from calc import format as fmt
 from calc.engine import ENGINE_NAMES, Engine
 from calc.errors import RidgebeamError
-from calc.quantization_speed import SpeedStudy, headline, speed_study, worked_speedup
+from calc.quantization_speed import BATCHES, SpeedStudy, headline, speed_study, worked_speedup
+from calc.result import Answer
 from calc.scenario import Scenario
 from pages._inputs import BY_VALUE, TTL, answer_for
 from pages._quantisation_figures import speed_figure, speed_finding
@@ -15,6 +16,7 @@ from pages._quantisation_parts import data_rows, draw_errors, draw_not_run, draw
 from pages._sidebar import current_scenario
 from pages._ui import (
     Metric,
+    folded,
     guarded,
     plain_text,
     predict_first,
@@ -24,7 +26,7 @@ from pages._ui import (
     show_ignored,
     show_metrics,
     show_title,
-    show_worked_maths,
+    show_worked,
 )
 
 
@@ -77,10 +79,25 @@ def _draw_speed(scenario: Scenario, found: SpeedStudy) -> None:
         "-: is not run."
     )
     draw_not_run(found)
-    best = max(found.run, key=lambda one: one.at(1), default=None)
-    if best is not None:
-        show_worked_maths(lambda: worked_speedup(result, best), key="quantisation-maths")
+    _draw_maths(result, found)
     show_data(lambda: data_rows(found), key="quantisation-data", name="ridgebeam-quantisation")
+
+
+def _draw_maths(result: Answer, found: SpeedStudy) -> None:
+    """Any cell of the matrix, chosen and worked out; the fastest at batch 1 first."""
+    by_name = {one.scheme.name: one for one in sorted(found.run, key=lambda one: -one.at(1))}
+    if not by_name:
+        return
+    with folded("Show the maths", icon=":material/function:", key="quantisation-maths") as is_open:
+        if not is_open:
+            return
+        left, right = st.columns(2)
+        phases: dict[str, int | None] = {f"decode, batch {batch}": batch for batch in BATCHES} | {
+            "prefill": None
+        }
+        scheme = left.selectbox("Scheme", list(by_name), key="quantisation-maths-of")
+        phase = right.selectbox("Phase", list(phases), key="quantisation-maths-at")
+        show_worked(worked_speedup(result, found, by_name[scheme], phases[phase]))
 
 
 def _draw_study() -> None:
@@ -117,25 +134,34 @@ def _metrics(found: SpeedStudy) -> list[Metric]:
     smallest = min(found.run, key=lambda one: one.weight_bytes, default=None)
     if best is None or large is None or prefill is None or smallest is None:
         return []
+    maths = "*Show the maths*, below, works any of them out."
     return [
-        Metric(label="Decode, batch 1", reading=fmt.factor(best.at(1)), help=f"With {best.scheme.name}."),
         Metric(
-            label="Decode, batch 512", reading=fmt.factor(large.at(512)), help=f"With {large.scheme.name}."
+            label="Decode, batch 1",
+            reading=fmt.factor(best.at(1)),
+            help=f"With {best.scheme.name}. {maths}",
+        ),
+        Metric(
+            label="Decode, batch 512",
+            reading=fmt.factor(large.at(512)),
+            help=f"With {large.scheme.name}. {maths}",
         ),
         Metric(
             label="Prefill",
             reading=fmt.optional(prefill.prefill, fmt.factor),
-            help=f"With {prefill.scheme.name}.",
+            help=f"With {prefill.scheme.name}. {maths}",
         ),
         Metric(
             label="Weights freed, most",
             reading=fmt.binary_bytes(smallest.freed_bytes),
-            help=f"With {smallest.scheme.name}, over the whole replica.",
+            help=f"With {smallest.scheme.name}, over the whole replica: 16 bit less "
+            f"{fmt.significant(smallest.bits_per_weight)} bits of each weight.",
         ),
         Metric(
             label="Sequences",
             reading=f"{fmt.count(found.base_sequences)} to {fmt.count(max(one.sequences for one in found.run))}",
-            help="That fit beside the weights on this layout: in 16 bit, and with the smallest scheme.",
+            help="That fit beside the weights on this layout: in 16 bit, and with the smallest scheme; step 2 of "
+            "*Size a deployment* counts them.",
         ),
     ]
 

@@ -13,6 +13,7 @@ from calc.queue_curves import (
     queue_of,
     replicas_for,
 )
+from calc.worked import Worked
 from pages._queue_figure import other_kind, queue_figure, queue_finding
 from pages._queue_parts import Asked, draw_controls, draw_simulation
 from pages._ui import (
@@ -32,6 +33,11 @@ FORMULAS = {
     QueueKind.MMC: ("utilisation", "erlang_c", "allen_cunneen_mean_wait_s"),
     QueueKind.SHARING: ("utilisation", "sharing_mean_time_s"),
 }
+LITTLE = ("requests_in_system",)
+BY_HAND = {
+    QueueKind.MM1: "mm1_mean_time_s",
+    QueueKind.SHARING: "sharing_mean_time_s",
+}  # the mean time's own formula; the others' is the wait and the service time
 IGNORED = {
     QueueKind.MM1: "Routers that know the queues need fewer replicas than random ones.",
     QueueKind.MD1: "Answers of different lengths: the work here is the same for all.",
@@ -44,7 +50,7 @@ def main() -> None:
     """Load and service time by hand; everything else follows."""
     title = st.container()
     asked = draw_controls()
-    queue = queue_of(asked.kind, load=asked.load, service_s=asked.service_s, servers=asked.replicas)
+    queue = asked.queue
     curve = queue_curve(asked.kind, service_s=asked.service_s, servers=asked.replicas)
     with title:
         show_title(
@@ -59,7 +65,7 @@ def main() -> None:
         alt=queue_finding(curve, load=asked.load, mean_s=queue.mean_time_s),
         key="queue-curve",
     )
-    show_maths(FORMULAS[asked.kind], asked.symbols(), key="queue-maths")
+    show_maths(FORMULAS[asked.kind] + (() if queue.saturated else LITTLE), asked.symbols(), key="queue-maths")
     show_data(curve.rows, key="queue-data", name="ridgebeam-queue")
     show_ignored("Batching: *Simulate traffic* takes it into account.", "Bursts.", IGNORED[asked.kind])
 
@@ -103,21 +109,47 @@ def _metrics(asked: Asked, queue: TimedQueue) -> list[Metric]:
         limit_s=asked.limit_s,
     )
     time = "saturated" if queue.saturated else fmt.seconds(queue.mean_time_s)
-    p95 = "saturated" if queue.saturated else fmt.seconds(quantiles_s(queue)[0])
+    p95_s = quantiles_s(queue)[0]
+    p95 = "saturated" if queue.saturated else fmt.seconds(p95_s)
     lines = 1 if asked.kind is QueueKind.MMC else asked.replicas
+
+    def worked(formula: str | None, shown: float) -> Worked | None:
+        if formula is None or queue.saturated:
+            return None
+        return Worked(formula=formula, inputs=asked.symbols(), result=shown)
+
+    exponential = asked.kind is QueueKind.MM1
     return [
-        Metric(label="Utilisation", reading=fmt.percent(asked.load), help=str(queue.state)),
-        Metric(label="Mean time", reading=time),
-        Metric(label="p95", reading=p95),
+        Metric(
+            label="Utilisation",
+            reading=fmt.percent(asked.load),
+            help=f"The queue is {queue.state}.",
+            worked=Worked(formula="utilisation", inputs=asked.symbols(), result=asked.load),
+        ),
+        Metric(
+            label="Mean time",
+            reading=time,
+            help="In the system: the wait and the service.",
+            worked=worked(BY_HAND.get(asked.kind), queue.mean_time_s),
+        ),
+        Metric(
+            label="p95",
+            reading=p95,
+            help="Time that 95% of requests keep."
+            + ("" if exponential else " Where the tail of the distribution falls to 5%, found by bisection."),
+            worked=worked("mm1_time_quantile_s" if exponential else None, p95_s),
+        ),
         Metric(
             label="In the system",
             reading="grows" if queue.saturated else fmt.significant(lines * queue.mean_in_system),
             help="Little's law, all replicas together.",
+            worked=worked("requests_in_system", lines * queue.mean_in_system),
         ),
         Metric(
             label="Replicas for the limit",
             reading=fmt.significant(needed),
             help="Smallest number whose p95 keeps the limit.",
+            worked=worked("mm1_replicas_for" if exponential else None, needed),
         ),
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from calc import format as fmt
-from calc.roofline_points import Roofline, roofline_of
+from calc.roofline_points import Roofline, roofline_of, worked_intensity, worked_ridge
 from calc.scenario import Scenario
 from pages._inputs import BY_VALUE, TTL, answer_for
 from pages._roofline_details import CHART, choose_clicked, draw_details, worked_passes
@@ -106,33 +106,37 @@ def _headline(found: Roofline) -> str:
 
 def _metrics(found: Roofline) -> list[Metric]:
     ridge = next((r for r in found.roofs if r.format in {"bf16", "fp16"}), found.roofs[-1])
-    decode = next((p for p in found.decode_trail if p.size >= found.batch), found.decode_trail[-1])
+    decode = found.decode_shown
+    crossing = "*Show the maths*, below, has the pass there."
     never = "never"
     return [
         Metric(
             label="Ridge point",
             reading=f"{fmt.significant(ridge.ridge_flop_per_byte)} FLOP/B",
             help=f"Of {ridge.format}.",
+            worked=worked_ridge(ridge, found.result.inputs.offer.accelerator),
         ),
         Metric(
             label="Decode, FLOP/B",
             reading=fmt.significant(decode.intensity),
             help=f"At batch {decode.size}.",
+            worked=worked_intensity(decode, ""),
         ),
         Metric(
             label="Weights cross at",
             reading=fmt.optional(found.weights_crossover, fmt.count, never),
-            help="With an empty cache: the weights' arithmetic takes as long as their read.",
+            help="With an empty cache: the weights' arithmetic takes as long as their read. " + crossing,
         ),
         Metric(
             label="Whole step crosses at",
             reading=fmt.optional(found.decode_crossover, fmt.count, never),
-            help="With the scenario's cache: it grows with the batch, and may keep memory the limit for good.",
+            help="With the scenario's cache: it grows with the batch, and may keep memory the limit for good. "
+            + crossing,
         ),
         Metric(
             label="Prefill crosses at",
             reading=fmt.optional(found.prefill_crossover, fmt.count, never),
-            help="Tokens.",
+            help="Tokens of a prompt. " + crossing,
         ),
     ]
 

@@ -8,12 +8,16 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.speculation_curves import BATCHES, DraftCurve, Sampled, draft_curve
+from calc.worked import Worked
 from pages._speculative_figure import draft_figure, draft_finding, gain_figure, gain_finding
 from pages._speculative_parts import (
     Asked,
+    best_length,
     by_batch_of,
     by_length_of,
+    draft_symbols,
     draw_controls,
+    draw_maths,
     draw_sampled,
     draw_simulated,
 )
@@ -23,7 +27,6 @@ from pages._ui import (
     show_chart,
     show_data,
     show_ignored,
-    show_maths,
     show_metrics,
     show_title,
 )
@@ -54,15 +57,7 @@ def main() -> None:
         show_chart(
             gain_figure(by_batch, simulated), alt=gain_finding(by_batch, asked.drafts), key="spec-batch"
         )
-    show_maths(
-        ("tokens_per_pass", "tokens_per_pass_limit", "speedup"),
-        {
-            "acceptance": asked.acceptance,
-            "drafts": float(asked.drafts),
-            "draft_cost": asked.draft_cost,
-        },
-        key="spec-maths",
-    )
+    draw_maths(asked, at_batch)
     show_data(lambda: _rows(curve, at_batch, sampled), key="spec-data", name="ridgebeam-speculative")
     show_ignored(
         "Acceptance that falls along a draft, or differs between texts.",
@@ -101,20 +96,35 @@ def _metrics(
 ) -> list[Metric]:
     pays = [batch for batch, gain in zip(BATCHES, by_batch, strict=False) if gain > 1]
     here = at_batch[asked.drafts] if at_batch else None
-    best = max(range(len(at_batch)), key=at_batch.__getitem__) if at_batch else curve.best
+    best = best_length(at_batch) if at_batch else curve.best
+    tokens, free = curve.tokens_per_pass[asked.drafts], curve.speedup[asked.drafts]
     return [
-        Metric(label="Tokens a pass", reading=fmt.significant(curve.tokens_per_pass[asked.drafts])),
-        Metric(label="Speed-up, checking free", reading=fmt.factor(curve.speedup[asked.drafts])),
-        Metric(label=f"Speed-up at batch {asked.batch}", reading=fmt.optional(here, fmt.factor)),
+        Metric(
+            label="Tokens a pass",
+            reading=fmt.significant(tokens),
+            help="Of the target model, drafts kept and its own token.",
+            worked=Worked(formula="tokens_per_pass", inputs=draft_symbols(asked), result=tokens),
+        ),
+        Metric(
+            label="Speed-up, checking free",
+            reading=fmt.factor(free),
+            help="If a pass that checks drafts costs no more than one without.",
+            worked=Worked(formula="speedup", inputs=draft_symbols(asked), result=free),
+        ),
+        Metric(
+            label=f"Speed-up at batch {asked.batch}",
+            reading=fmt.optional(here, fmt.factor),
+            help="With what checking costs at this batch; *Show the maths*, below, has the passes.",
+        ),
         Metric(
             label="Best draft length",
             reading=fmt.plural(best, "token"),
-            help=f"At batch {asked.batch}; {curve.best} where checking is free.",
+            help=f"The largest speed-up at batch {asked.batch}, of all lengths drawn; {curve.best} where checking is free.",
         ),
         Metric(
             label="Pays up to batch",
             reading=fmt.count(pays[-1]) if pays else "never",
-            help=f"Tried up to {BATCHES[-1]}.",
+            help=f"The largest of the batches drawn with a speed-up over 1; tried up to {BATCHES[-1]}.",
         ),
     ]
 

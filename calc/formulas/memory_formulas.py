@@ -40,6 +40,26 @@ MEMORY_FORMULAS = (
         ),
     ),
     Formula(
+        id="cached_bytes_per_token",
+        title="Cache of one token in layers of one kind",
+        topic=TOPIC,
+        result=Symbol(
+            name="cached_bytes_per_token",
+            latex="k_l",
+            meaning="cache bytes per token of these layers",
+            unit="byte",
+        ),
+        template=r"${layers} \cdot ${cached_elements} \cdot ${bytes_per_element}",
+        parameters=named("layers", "cached_elements", "bytes_per_element"),
+        function=textbook.cached_bytes_per_token,
+        example=Example(
+            inputs={"layers": 61, "cached_elements": 576, "bytes_per_element": 2},
+            value=70_272,
+            rel=0.0,
+            source="Zhao et al. 2025 (arXiv 2505.09343), table 1: 70.272 KB per token for DeepSeek-V3",
+        ),
+    ),
+    Formula(
         id="sequence_kv_bytes",
         title="KV cache of one sequence",
         topic=TOPIC,

@@ -19,6 +19,7 @@ SYMBOLS = _symbols(
     ("bytes_per_param", "b", "bytes that store one parameter", "byte"),
     ("layers", "L", "layers that keep a cache", "1"),
     ("n_heads", "n_h", "query heads", "1"),
+    ("cached_elements", "e", "elements that one layer keeps of a token", "1"),
     ("n_kv_heads", "n_{kv}", "key-value heads", "1"),
     ("head_dim", "d_h", "width of one head", "1"),
     ("bytes_per_element", "b_e", "bytes of one element", "byte"),

@@ -32,6 +32,18 @@ def kv_bytes_per_token(
     return 2 * layers * n_kv_heads * head_dim * bytes_per_element
 
 
+def cached_bytes_per_token(
+    *, layers: Numbers, cached_elements: Numbers, bytes_per_element: Numbers
+) -> Numbers:
+    """Bytes that one token adds to `layers` equal layers, whatever each keeps of it: keys and values, or one latent.
+
+    Source: DeepSeek-AI 2024 (arXiv 2405.04434), section 2.1.2: a latent of 512 and a rotary key of 64 elements per layer.
+    Ignores: windows and fixed states, block rounding.
+    """
+    positive_finite(layers=layers, cached_elements=cached_elements, bytes_per_element=bytes_per_element)
+    return layers * cached_elements * bytes_per_element
+
+
 def sequence_kv_bytes(*, tokens: Numbers, kv_bytes_per_token: Numbers) -> Numbers:
     """Cache bytes of one sequence of `tokens` tokens.
 

@@ -112,7 +112,10 @@ def test_a_measured_server_is_worked_out(measured):
     lines = [line.value.strip("$\n ") for line in measured.latex]
     assert "12 " in next(line for line in lines if line.startswith(r"\mathrm{TPOT} = "))
     assert any(line.startswith("t_{pass} = ") for line in lines)  # the decode limit
-    assert sum(line.startswith("s = ") for line in lines) == 2  # over the limit, over the prediction
+    levels = len(measured.dataframe[0].value)
+    shares = 2 + 2 * levels  # over the limit, over the prediction; each level's goodput and TPOT
+    assert sum(line.startswith("s = ") for line in lines) == shares
+    assert sum(line.startswith("r = ") for line in lines) >= levels  # tokens per second of each level
 
 
 def test_an_address_that_is_refused_says_why(open_page):

@@ -72,3 +72,38 @@ def test_counters_and_comparisons_are_worked_out(open_page, file, key, letters):
     lines = opened(open_page(file), key)
     for letter in letters:
         assert any(line.startswith(letter) for line in lines), (letter, lines)
+
+
+@pytest.mark.parametrize(
+    ("file", "labels"),
+    [
+        ("model.py", {"Weights as stored", "KV per token"}),
+        ("memory.py", {"Printed tokens", "Logical, per token", "Longest sequences"}),
+        ("roofline.py", {"Ridge point", "Decode, FLOP/B"}),
+        ("batch_size.py", {"Tokens per second"}),
+        ("speculative.py", {"Tokens a pass", "Speed-up, checking free"}),
+        (
+            "queueing.py",
+            {"Utilisation", "Mean time", "p95", "In the system", "Replicas for the limit"},
+        ),
+    ],
+)
+def test_cards_carry_their_formula_and_the_others_say_where_it_is(open_page, file, labels):
+    app = open_page(file)
+    filled = {one.label for one in app.metric if "$" in one.proto.help}
+    assert filled == labels
+    for one in app.metric:
+        assert one.proto.help, one.label
+
+
+def test_any_cell_of_the_quantisation_matrix_is_worked_out(open_page):
+    app = open_page("quantisation.py")
+    opened(app, "quantisation-maths")
+    app.selectbox(key="quantisation-maths-at").select("prefill").run()
+    assert not app.exception
+    assert any("the whole prefill in 16 bit over the same in" in one.value for one in app.markdown)
+
+
+def test_a_speed_up_at_a_batch_is_worked_out_with_its_passes(open_page):
+    lines = opened(open_page("speculative.py"), "spec-maths")
+    assert sum(line.startswith("s_B = ") for line in lines) == 2  # the asked length and the best one

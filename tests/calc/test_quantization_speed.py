@@ -93,9 +93,12 @@ def test_lighter_weights_leave_room_for_more_sequences(studies):
 
 def test_a_speed_up_is_the_ratio_of_two_worked_steps():
     result = answer(resolve(Scenario()))
-    found = next(one for one in speed_study(result).run if one.scheme.weights == "int4-g128")
-    base_s, scheme_s = (line.result for line in worked_speedup(result, found) if line.formula == "pass_s")
-    assert base_s / scheme_s == pytest.approx(found.at(1))
+    study = speed_study(result)
+    found = next(one for one in study.run if one.scheme.weights == "int4-g128")
+    for batch, gain in ((1, found.at(1)), (512, found.at(512)), (None, found.prefill)):
+        lines = worked_speedup(result, study, found, batch)
+        base_s, scheme_s = (line.result for line in lines if line.formula == "pass_s")
+        assert base_s / scheme_s == pytest.approx(gain) == lines[-1].result
 
 
 def test_the_headline_names_the_trade(studies):
