@@ -144,7 +144,7 @@ def plan_json(result: Answer) -> Json:
                 "reserved": result.sequences.reserved,
                 "by_tpot": result.sequences.by_tpot,
             },
-            "binding_limit": result.sequences.binding,
+            "binding_limit": str(result.sequences.binding),
             "ttft_s": (result.ttft_s or result.prefill.prefill_s).as_json(),
             "prefill_s": result.prefill.prefill_s.as_json(),
             "cached_tokens": result.prefill.cached_tokens,

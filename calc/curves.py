@@ -20,6 +20,7 @@ from calc.result import Answer
 from calc.roofline import memory_bound_batch
 from calc.scenario import Fidelity
 from calc.sized import replica_weight_bytes, timing_of
+from calc.sizing import Limit
 
 LONGEST_DEFAULT = 131_072
 """Tokens up to which a model is drawn that states no limit (assumed: the usual long context of 2024-2026 models)."""
@@ -127,7 +128,7 @@ class BatchCurve:
     target: int | None
     compute_from: float
     at: int
-    ended_by: str
+    ended_by: Limit
     at_step_s: Estimate
     at_tokens_per_s: Estimate
     doubled_step_s: Estimate

@@ -30,6 +30,7 @@ from calc.scenario import Behind, Scenario, stated
 from calc.sizing import (
     DecodeStep,
     FleetStep,
+    Limit,
     MemoryStep,
     PrefillStep,
     SequencesStep,
@@ -40,6 +41,7 @@ from calc.sizing import (
 from calc.slo import Slo
 from calc.speculative import tokens_per_pass
 from calc.step import ServingPoint, StepModel, binding
+from calc.textbook import binding_limit
 from calc.workload import Workload
 
 GRID_POINTS = 48
@@ -228,21 +230,25 @@ def _reuse(model: StepModel, scenario: Scenario) -> Reuse:
 def sequences_of(replica: Replica, slo: Slo, scenario: Scenario, *, fit: int) -> SequencesStep:
     """Step 2: as many as fit, as the targets allow, and as the engine takes."""
     point = replica.point
-    targets = ((slo.tpot_s, point.tpot_s), (slo.ttft_s, point.ttft_s), (slo.e2e_s, point.e2e_s))
+    targets = (
+        (Limit.TPOT, slo.tpot_s, point.tpot_s),
+        (Limit.TTFT, slo.ttft_s, point.ttft_s),
+        (Limit.E2E, slo.e2e_s, point.e2e_s),
+    )
     allowed = {
         name: replica.largest(np.broadcast_to(reached.best, replica.users.shape) <= target)
-        for name, (target, reached) in zip(("tpot", "ttft", "end to end"), targets, strict=True)
+        for name, target, reached in targets
         if target is not None
     }
     top = int(replica.users[-1])
-    limits: dict[str, float] = {"kv memory": float(fit)}
+    limits = {Limit.KV_MEMORY: float(fit)}
     limits |= {name: float(most) for name, most in allowed.items() if most < top}
     if scenario.reuse_after_s is not None and replica.best_users < top:
-        limits["prefix hits"] = float(replica.best_users)
+        limits[Limit.PREFIX_HITS] = float(replica.best_users)
     if scenario.max_seqs is not None:
-        limits["sequence limit"] = float(scenario.max_seqs)
-    limits.setdefault("engine", float(MOST_SEQUENCES))
-    binding = min(limits, key=limits.__getitem__)
+        limits[Limit.MAX_SEQS] = float(scenario.max_seqs)
+    limits.setdefault(Limit.ENGINE, float(MOST_SEQUENCES))
+    binding = binding_limit(limits)
     kept = scenario.input_tokens + scenario.output_tokens
     return SequencesStep(
         kept_tokens=kept,
@@ -250,7 +256,7 @@ def sequences_of(replica: Replica, slo: Slo, scenario: Scenario, *, fit: int) ->
         paged=fit,
         reserved=fit,
         fit=fit,
-        by_tpot=allowed.get("tpot"),
+        by_tpot=allowed.get(Limit.TPOT),
         by_limit=scenario.max_seqs,
         batch=int(limits[binding]),
         binding=binding,

@@ -104,7 +104,7 @@ def placed_rows(fleet: Fleet) -> list[dict[str, object]]:
                 "utilization": None if found is None or found.fleet is None else found.fleet.utilization,
                 "binding_limit": None
                 if found is None or found.sequences is None
-                else found.sequences.binding,
+                else str(found.sequences.binding),
                 "ttft_s": None if found is None or found.ttft_s is None else found.ttft_s.as_json(),
                 "tpot_s": None if found is None or found.tpot_s is None else found.tpot_s.as_json(),
                 "usd_per_hour": place.usd_per_hour,

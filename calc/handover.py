@@ -25,6 +25,7 @@ from calc.memory.launch_flags import TENSORRT_OPTIONS_FILE, launch_flags, tensor
 from calc.memory.launch_table import TABLES, problems_of
 from calc.result import Answer
 from calc.scenario import Behind, Fidelity
+from calc.sizing import Limit
 
 DEFAULT_SEQUENCES = 256
 """Most sequences at once that vLLM (on cards below 70 GiB) and TensorRT-LLM start with unless told otherwise."""
@@ -177,7 +178,7 @@ def launch_settings(result: Answer, engine: Engine) -> EngineSettings:
         settings = replace(settings, memory_utilization=None)
     if settings.max_seqs is None and result.sequences is not None:
         batch = result.sequences.batch
-        bound = result.sequences.binding not in {"kv memory", "engine"}
+        bound = result.sequences.binding not in {Limit.KV_MEMORY, Limit.ENGINE}
         slots = engine in LLAMA_CPP_ENGINES
         if bound or slots or batch > DEFAULT_SEQUENCES:
             settings = replace(settings, max_seqs=max(1, batch // result.layout.attention_ranks))

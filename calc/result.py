@@ -12,7 +12,7 @@ from calc.model import ModelSpec
 from calc.profile import Profile
 from calc.provenance import Estimate, Provenance, weakest
 from calc.scenario import Scenario, Traffic
-from calc.sizing import DecodeStep, FleetStep, MemoryStep, PrefillStep, SequencesStep
+from calc.sizing import DecodeStep, FleetStep, Limit, MemoryStep, PrefillStep, SequencesStep
 from calc.slo import Slo
 from calc.verdict import Verdict
 
@@ -140,19 +140,19 @@ def headline(result: Answer) -> str:
 
 
 LIMITS = {
-    "kv memory": "KV memory",
-    "tpot": "The TPOT target",
-    "ttft": "The TTFT target",
-    "end to end": "The end-to-end target",
-    "engine": "The engine's own limit",
-    "sequence limit": "The sequence limit",
-    "prefix hits": "Text that comes back to the cache",
+    Limit.KV_MEMORY: "KV memory",
+    Limit.TPOT: "The TPOT target",
+    Limit.TTFT: "The TTFT target",
+    Limit.E2E: "The end-to-end target",
+    Limit.ENGINE: "The engine's own limit",
+    Limit.MAX_SEQS: "The sequence limit",
+    Limit.PREFIX_HITS: "Text that comes back to the cache",
 }
 
 
 def _limit(sequences: SequencesStep, fleet: FleetStep) -> str:
     """What stops a replica from running more sequences, beside those that run; one that has room to spare says so."""
-    by_memory = sequences.binding == "kv memory"
+    by_memory = sequences.binding is Limit.KV_MEMORY
     number = sequences.fit if by_memory else sequences.batch
     held = fmt.plural(number, "sequence")
     most = f"{held} {'fits' if number == 1 else 'fit'}" if by_memory else f"{held} at most"

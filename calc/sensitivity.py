@@ -15,6 +15,7 @@ from calc.provenance import Estimate, weakest
 from calc.queueing.in_flight import in_flight_percentile, peakedness, tokens_held
 from calc.result import Answer, Inputs, evidence
 from calc.sized import answer_for
+from calc.sizing import Limit
 
 BURST_PERCENTILE = 99.0
 """The share of time in which every request finds a slot, where the scenario names no percentile (our choice)."""
@@ -218,7 +219,7 @@ def _burst_replicas(result: Answer) -> float:
         mean=fleet.active, peakedness=spread, percentile=scenario.percentile or BURST_PERCENTILE
     )
     slots = float(sequences.batch)
-    if sequences.binding == "kv memory":
+    if sequences.binding is Limit.KV_MEMORY:
         held = tokens_held(
             input_tokens=scenario.input_tokens,
             output_tokens=scenario.output_tokens,

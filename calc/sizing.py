@@ -7,6 +7,7 @@ sixth step, levers, is `calc.levers`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from math import ceil, floor
 
 from calc.provenance import Estimate
@@ -15,6 +16,18 @@ from calc.workload import Workload
 BLOCK_TOKENS = 16
 """Tokens of a paged block: vLLM's default on CUDA (Kwon et al. 2023 use 16 as well)."""
 ROUNDING = 1e-12  # so that 10 x 1.3 counts as 13 whole users
+
+
+class Limit(StrEnum):
+    """What stops a replica from running more sequences."""
+
+    KV_MEMORY = "kv memory"
+    TPOT = "tpot"
+    TTFT = "ttft"
+    E2E = "end to end"
+    ENGINE = "engine"
+    MAX_SEQS = "sequence limit"
+    PREFIX_HITS = "prefix hits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +57,7 @@ class SequencesStep:
     by_tpot: int | None
     by_limit: int | None
     batch: int
-    binding: str  # "kv memory", "tpot", "ttft", "end to end", "engine", "sequence limit", "prefix hits"
+    binding: Limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

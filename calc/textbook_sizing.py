@@ -18,6 +18,7 @@ from calc.sizing import (
     BLOCK_TOKENS,
     DecodeStep,
     FleetStep,
+    Limit,
     MemoryStep,
     PrefillStep,
     SequencesStep,
@@ -180,11 +181,11 @@ def sequences_step(
             most=max(2 * most, 4096),
         )
     limits = {
-        "kv memory": float(most),
-        "tpot": inf if by_tpot is None else float(by_tpot),
-        "sequence limit": inf if max_seqs is None else float(max_seqs),
+        Limit.KV_MEMORY: float(most),
+        Limit.TPOT: inf if by_tpot is None else float(by_tpot),
+        Limit.MAX_SEQS: inf if max_seqs is None else float(max_seqs),
     }
-    binding = min(limits, key=limits.__getitem__)
+    binding = textbook.binding_limit(limits)
     return SequencesStep(
         kept_tokens=kept,
         reserved_tokens=reserved_tokens,

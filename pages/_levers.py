@@ -11,19 +11,20 @@ from calc.levers import LeverEffect
 from calc.provenance import Estimate
 from calc.result import Answer
 from calc.scenario import Fidelity, apply_settings
+from calc.sizing import Limit
 from calc.verdict import Change
 from pages._inputs import levers_for
 from pages._sidebar import current_scenario, show_scenario
 from pages._ui import show_table
 
 BINDING = {
-    "kv memory": "KV memory",
-    "tpot": "TPOT target",
-    "ttft": "TTFT target",
-    "end to end": "end-to-end target",
-    "sequence limit": "sequence limit",
-    "engine": "engine's limit",
-    "prefix hits": "text that comes back",
+    Limit.KV_MEMORY: "KV memory",
+    Limit.TPOT: "TPOT target",
+    Limit.TTFT: "TTFT target",
+    Limit.E2E: "end-to-end target",
+    Limit.MAX_SEQS: "sequence limit",
+    Limit.ENGINE: "engine's limit",
+    Limit.PREFIX_HITS: "text that comes back",
 }
 
 

@@ -9,6 +9,7 @@ from calc.curves import BatchCurve, batch_curve
 from calc.errors import MissingSpec
 from calc.result import Answer
 from calc.scenario import Fidelity
+from calc.sizing import Limit
 from calc.substitution import symbols_of
 from calc.worked import Worked
 from calc.worked_answer import decode_pass, worked_step
@@ -106,7 +107,7 @@ def _rate(curve: BatchCurve) -> Worked:
 
 
 def _headline(curve: BatchCurve) -> str:
-    why = "memory ends it" if curve.ended_by == "kv memory" else f"the {BINDING[curve.ended_by]} ends it"
+    why = "memory ends it" if curve.ended_by is Limit.KV_MEMORY else f"the {BINDING[curve.ended_by]} ends it"
     return (
         f"Batch {fmt.count(curve.at)} is where {why}: {fmt.plain(curve.at_tokens_per_s.best, 'tokens/s')} "
         f"at {fmt.seconds(curve.at_step_s)} per token."

@@ -15,6 +15,7 @@ from calc.plan.space import Question
 from calc.proof import Proof, prove
 from calc.result import Answer
 from calc.scenario import Scenario
+from calc.sizing import Limit
 
 MOST_PROOFS = 4
 CAPPED = "batch capped at what the means allow"
@@ -85,7 +86,7 @@ def prove_plan(
 def _capped(plan: Answer) -> Answer | None:
     """The same plan whose engine runs no more sequences at once than the means allow; None where that is so already."""
     scenario: Scenario = plan.inputs.scenario
-    if plan.sequences is None or scenario.max_seqs is not None or plan.sequences.binding == "engine":
+    if plan.sequences is None or scenario.max_seqs is not None or plan.sequences.binding is Limit.ENGINE:
         return None
     limited = replace(scenario, max_seqs=max(1, plan.sequences.batch))
     return replace(plan, inputs=replace(plan.inputs, scenario=limited))

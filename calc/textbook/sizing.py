@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from calc.arrays import Numbers, ceil_count, not_negative, positive_finite
 from calc.errors import InputError
-from calc.verdict import Wall
+
+Named = TypeVar("Named")
 
 
 def prefill_gpus(*, rate_per_s: Numbers, prefill_s: Numbers) -> Numbers:
@@ -38,11 +40,11 @@ def gpus_to_buy(*, busy_gpus: Numbers, headroom: Numbers) -> Numbers:
     return ceil_count(busy_gpus * (1.0 + headroom))
 
 
-def binding_limit(limits: Mapping[Wall, float]) -> Wall:
-    """The wall that allows least, where `limits` says how much each allows (in sequences, or in one other unit).
+def binding_limit(limits: Mapping[Named, float]) -> Named:
+    """The limit that allows least, where `limits` says how much each allows (in sequences, or in one other unit).
 
-    The first named wins a tie. Source: definition. Ignores: walls that are not given.
+    The first named wins a tie. Source: definition. Ignores: limits that are not given.
     """
     if not limits:
-        raise InputError("limits", limits, "name at least one wall and what it allows")
+        raise InputError("limits", limits, "name at least one limit and what it allows")
     return min(limits, key=limits.__getitem__)
