@@ -42,8 +42,9 @@ def kv_bytes_per_token(spec: ModelSpec, kv_dtype: str = "bf16") -> int:
 
     Compressed layers count their entries spread over the tokens they stand for, rounded down.
     """
-    plain = sum(n * cache_bytes(e, kv_dtype) for n, e in _unbounded(spec))
-    return plain + sum(c.bytes_per_entry // c.ratio for c in compressed(spec, kv_dtype))
+    return _token_cache_bytes(spec, kv_dtype) + sum(
+        c.bytes_per_entry // c.ratio for c in compressed(spec, kv_dtype)
+    )
 
 
 def kv_heads(spec: ModelSpec) -> int | None:
@@ -101,14 +102,12 @@ def compressed(spec: ModelSpec, kv_dtype: str = "bf16") -> tuple[Compressed, ...
 
 
 def indexer_bytes_per_token(spec: ModelSpec, kv_dtype: str = "bf16") -> int:
-    """Bytes of index keys that one token adds on layers with a key selector of their own."""
-    per_token = 0
-    for count, sublayer in decoder_sublayers(spec):
-        if isinstance(sublayer, LatentAttention | Attention):
-            indexer = sublayer.indexer
-            if indexer is not None and indexer.owns_keys:
-                per_token += count * cache_bytes(indexer.head_dim, kv_dtype)
-    return per_token + sum(c.indexer_bytes_per_entry // c.ratio for c in compressed(spec, kv_dtype))
+    """Bytes of index keys that one token adds on layers with a key selector of their own.
+
+    Compressed layers count the keys of their entries spread over the tokens they stand for, rounded down.
+    """
+    spread = sum(c.indexer_bytes_per_entry // c.ratio for c in compressed(spec, kv_dtype))
+    return _token_index_bytes(spec, kv_dtype) + spread
 
 
 def cross_bytes_per_encoder_token(spec: ModelSpec, kv_dtype: str = "bf16") -> int:
@@ -199,26 +198,34 @@ class _Curve:
 
 
 def _curve(spec: ModelSpec, kv_dtype: str, encoder_tokens: int) -> _Curve:
-    entries = compressed(spec, kv_dtype)
-    index = indexer_bytes_per_token(spec, kv_dtype) - sum(
-        c.indexer_bytes_per_entry // c.ratio for c in entries
-    )
     cross = cross_bytes_per_encoder_token(spec, kv_dtype) * encoder_tokens
     return _Curve(
         fixed=state_bytes_per_sequence(spec) + cross,
-        slope=sum(n * cache_bytes(e, kv_dtype) for n, e in _unbounded(spec)) + index,
+        slope=_token_cache_bytes(spec, kv_dtype) + _token_index_bytes(spec, kv_dtype),
         windows=windows(spec, kv_dtype),
-        compressed=entries,
+        compressed=compressed(spec, kv_dtype),
     )
 
 
-def _unbounded(spec: ModelSpec) -> Iterator[tuple[int, int]]:
-    """(layers, cached elements of one token in one layer) of layers whose cache grows without bound."""
-    for count, sublayer in decoder_sublayers(spec):
-        if isinstance(sublayer, LatentAttention) or (
-            isinstance(sublayer, Attention) and not (sublayer.cross or sublayer.window or sublayer.chunk)
-        ):
-            yield count, sublayer.cached_elements_per_token
+def _token_cache_bytes(spec: ModelSpec, kv_dtype: str) -> int:
+    """Keys, values and latents of one token on layers that keep every token."""
+    return sum(
+        count * cache_bytes(sublayer.cached_elements_per_token, kv_dtype)
+        for count, sublayer in decoder_sublayers(spec)
+        if isinstance(sublayer, LatentAttention)
+        or (isinstance(sublayer, Attention) and not (sublayer.cross or sublayer.window or sublayer.chunk))
+    )
+
+
+def _token_index_bytes(spec: ModelSpec, kv_dtype: str) -> int:
+    """Index keys of one token on layers that keep every token's."""
+    return sum(
+        count * cache_bytes(sublayer.indexer.head_dim, kv_dtype)
+        for count, sublayer in decoder_sublayers(spec)
+        if isinstance(sublayer, LatentAttention | Attention)
+        and sublayer.indexer is not None
+        and sublayer.indexer.owns_keys
+    )
 
 
 def decoder_sublayers(spec: ModelSpec) -> Iterator[tuple[int, Sublayer]]:
