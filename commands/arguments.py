@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from calc.scenario import Scenario
 
 Verb = Callable[[argparse.Namespace], int]
-OK, BAD_INPUT, INFEASIBLE = 0, 2, 3
+OK, INFEASIBLE, UNAVAILABLE = 0, 3, 4  # 2, bad input, comes from the errors themselves
 MOST = 1_000_000_000
 
 
@@ -226,8 +226,12 @@ def scenario(arguments: argparse.Namespace, *, gpu: str) -> Scenario:
         scenario = replace(scenario, device_memory_bytes=given["device_memory_gib"] * GIB)
     if given.get("available_kv_gib"):
         scenario = replace(scenario, kv_bytes_per_gpu=given["available_kv_gib"] * GIB)
-    if "rate" not in given:
-        return scenario
+    return scenario if "rate" not in given else _with_traffic(scenario, arguments)
+
+
+def _with_traffic(scenario: Scenario, arguments: argparse.Namespace) -> Scenario:
+    """The scenario with what `add_traffic` asks for."""
+    given = vars(arguments)
     _refuse_cache_flags_alone(arguments)
     for flag, name in (("--pools", "disaggregated"), ("--reuse-after", "reuse_after")):
         refuse_alone(

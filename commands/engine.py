@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from calc.errors import ProbeError
-from commands.arguments import OK, positive, tokens, verb
+from commands.arguments import OK, UNAVAILABLE, positive, tokens, verb
 
 ROOT = Path(__file__).resolve().parents[1]
-UNAVAILABLE = 4
 
 
 def add(verbs: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,9 @@ from commands.plan_sweep import run_sweep
 
 if TYPE_CHECKING:
     from calc.plan.ranking import Ranking
+    from calc.plan.space import Question
     from calc.plan.verify import Verified
-    from calc.result import Answer, Inputs
+    from calc.result import Answer
 
 
 def add(verbs: Any) -> None:
@@ -92,13 +94,8 @@ def add(verbs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from calc import contract
-    from calc.answer import answer
-    from calc.levers import lever_effects
     from calc.plan.ranking import ranked
     from calc.plan.verify import verify
-    from calc.proof import headline_of
-    from calc.result import headline
 
     refuse_alone(
         "--scheduler", arguments.scheduler, useful=bool(arguments.sweep_rate), without="--sweep-rate"
@@ -108,9 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.models:
         return run_models(arguments)
     if arguments.source is None and len(arguments.gpu or ()) > 1:
-        arguments.source = (
-            arguments.gpu.pop()
-        )  # `--gpu ID SOURCE`: the list of ids has taken the model as its last
+        # `--gpu ID SOURCE`: the list of ids has taken the model as its last
+        arguments.source = arguments.gpu.pop()
     if arguments.source is None or arguments.input is None or arguments.output is None:
         raise InputError("plan", "no model or lengths", "a plan needs SOURCE, --input and --output")
     if arguments.sweep_rate:
@@ -121,21 +117,37 @@ def run(arguments: argparse.Namespace) -> int:
         useful=arguments.reuse_after is None and arguments.concurrency is None,
         without="--rate, and text of --prefix-share that is always in the cache (no --reuse-after)",
     )
-    about = asked(arguments)
-    question = about.question
+    question = asked(arguments).question
     ranking = ranked(question, top=arguments.top)
-    offers = question.offers[question.inputs.scenario.engine]
-    failed = ranking.failed
-    if len(offers) == 1 and not (ranking.plans or failed):
-        alone = answer(replace(question.inputs, offer=offers[0]))  # raises what is missing, by name
-        failed = () if alone.verdict.fits else (alone,)
-    with patience():
-        wanted = arguments.verify and ranking.plans
-        verified = verify(ranking, question, seed=arguments.seed) if wanted else None
+    verified = None
+    if arguments.verify and ranking.plans:
+        with patience():
+            verified = verify(ranking, question, seed=arguments.seed)
     shown = _proven_first(ranking, verified)[: arguments.top]
+    record, lines = _report(ranking, shown or _nearest_failures(question, ranking))
+    if verified is not None:
+        _add_proofs(verified, record, lines)
+    if arguments.sensitivity and shown:
+        _add_sensitivity(shown[0], record, lines)
+    lines.append(
+        f"searched {ranking.candidates:,} candidates, asked the full model about {ranking.answered:,}"
+    )
+    lines += [f"rejected: {count} x {why}" for why, count in ranking.rejected]
+    emit(arguments, record, lines)
+    proven = verified is None or record["plans"][0]["verified"]["replicas"]
+    return OK if ranking.plans and proven else INFEASIBLE
+
+
+def _report(ranking: Ranking, shown: Sequence[Answer]) -> tuple[dict[str, Any], list[str]]:
+    """The record and the lines of what was found; where nothing works, of what came nearest."""
+    from calc import contract
+    from calc.levers import lever_effects
+    from calc.result import headline
+
+    works = bool(ranking.plans)
     record: dict[str, Any] = {
-        "plans": [contract.plan_json(result) for result in shown],
-        "levers": [contract.lever_json(effect) for effect in lever_effects(shown[0])] if shown else [],
+        "plans": [contract.plan_json(result) for result in shown] if works else [],
+        "levers": [contract.lever_json(effect) for effect in lever_effects(shown[0])] if works else [],
         "rejected": [{"why": why, "count": count} for why, count in ranking.rejected],
         "searched": {
             "candidates": ranking.candidates,
@@ -143,32 +155,32 @@ def run(arguments: argparse.Namespace) -> int:
             "proven": ranking.proven,
         },
     }
-    if not shown:
-        shown = _nearest_failures(question.inputs, failed)
+    if not works:
         record["nearest"] = [contract.plan_json(result) for result in shown]
-    lines = [line for result in shown for line in (headline(result), *_details(result))]
-    if verified is not None:
-        first = verified.best or verified.tried[0]
-        record["plans"][0]["verified"] = contract.proof_json(first.proof)
-        record["proofs"] = [
-            {"gpu": proven.planned.inputs.offer.accelerator.id, **contract.proof_json(proven.proof)}
-            for proven in verified.tried
-        ]
-        lines.insert(2, f"  {headline_of(first.proof)}{f' ({first.note})' if first.note else ''}")
-    if arguments.sensitivity and ranking.plans:
-        from calc.sensitivity import headline_of as range_of
-        from calc.sensitivity import sensitivity, sensitivity_json
+    return record, [line for result in shown for line in (headline(result), *_details(result))]
 
-        found = sensitivity(shown[0])
-        record["plans"][0]["sensitivity"] = sensitivity_json(found)
-        lines.append(range_of(found))
-    lines.append(
-        f"searched {ranking.candidates:,} candidates, asked the full model about {ranking.answered:,}"
-    )
-    lines += [f"rejected: {count} x {why}" for why, count in ranking.rejected]
-    emit(arguments, record, lines)
-    proven = "verified" not in (record["plans"] or [{}])[0] or record["plans"][0]["verified"]["replicas"]
-    return OK if ranking.plans and proven else INFEASIBLE
+
+def _add_proofs(verified: Verified, record: dict[str, Any], lines: list[str]) -> None:
+    """What the simulator said: under the first plan, and in a list of every plan that was tried."""
+    from calc.contract import proof_json
+    from calc.proof import headline_of
+
+    first = verified.best or verified.tried[0]
+    record["plans"][0]["verified"] = proof_json(first.proof)
+    record["proofs"] = [
+        {"gpu": proven.planned.inputs.offer.accelerator.id, **proof_json(proven.proof)}
+        for proven in verified.tried
+    ]
+    lines.insert(2, f"  {headline_of(first.proof)}{f' ({first.note})' if first.note else ''}")
+
+
+def _add_sensitivity(plan: Answer, record: dict[str, Any], lines: list[str]) -> None:
+    """How far the first plan moves when its assumptions do."""
+    from calc.sensitivity import headline_of, sensitivity, sensitivity_json
+
+    found = sensitivity(plan)
+    record["plans"][0]["sensitivity"] = sensitivity_json(found)
+    lines.append(headline_of(found))
 
 
 def _details(result: Answer) -> list[str]:
@@ -195,19 +207,23 @@ def _proven_first(ranking: Ranking, verified: Verified | None) -> list[Answer]:
     return [*simulated, *(p for p in ranking.plans if p.inputs.offer.accelerator.id not in kinds)]
 
 
-def _nearest_failures(question: Inputs, failed: tuple[Answer, ...]) -> list[Answer]:
+def _nearest_failures(question: Question, ranking: Ranking) -> list[Answer]:
     """The failures that came nearest, each with the changes that would make it work."""
-    from calc.answer import nearest_changes
+    from calc.answer import answer, nearest_changes
     from calc.plan.search import LIMITS
     from calc.verdict import Wall
 
+    failed, offers = ranking.failed, question.offers[question.inputs.scenario.engine]
+    if len(offers) == 1 and not failed:
+        alone = answer(replace(question.inputs, offer=offers[0]))  # raises what is missing, by name
+        failed = () if alone.verdict.fits else (alone,)
     nearest = []
     for result in sorted(failed, key=lambda result: result.verdict.short_by)[:3]:
         # what is nearest is asked without the question's limits: it could not know a way past one
         if result.verdict.wall in (Wall.CONTEXT, *LIMITS):
             nearest.append(result)
             continue
-        changes = nearest_changes(replace(result.inputs, catalogue=question.catalogue), result)
+        changes = nearest_changes(replace(result.inputs, catalogue=question.inputs.catalogue), result)
         nearest.append(replace(result, verdict=replace(result.verdict, nearest=changes)))
     return nearest
 

@@ -104,7 +104,7 @@ def pair(text: str) -> tuple[str, float]:
     return name, not_negative(number)
 
 
-def planned(arguments: argparse.Namespace, given: Scenario) -> Scenario:
+def _with_plan_options(arguments: argparse.Namespace, given: Scenario) -> Scenario:
     """The scenario with the options that only plans have."""
     headroom = given.headroom
     if arguments.target_utilization is not None:
@@ -136,7 +136,7 @@ def asked(arguments: argparse.Namespace) -> Asked:
     named = [accelerator_named(gpu) for gpu in arguments.gpu or ()]
     gpu = named[0].id if named else "a100-sxm4-80gb"
     found = inputs(arguments, gpu=gpu)
-    found = replace(found, scenario=planned(arguments, scenario(arguments, gpu=gpu)))
+    found = replace(found, scenario=_with_plan_options(arguments, scenario(arguments, gpu=gpu)))
     return Asked(question=question_about(arguments, found, [a.id for a in named]), named=bool(named))
 
 

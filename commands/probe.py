@@ -8,9 +8,8 @@ import sys
 import time
 from typing import Any
 
-from commands.arguments import OK, emit, verb, writable, write_file
+from commands.arguments import OK, UNAVAILABLE, emit, verb, writable, write_file
 
-UNAVAILABLE = 4
 POLL_S = 0.2
 
 
