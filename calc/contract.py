@@ -10,6 +10,7 @@ from math import expm1, isfinite
 from typing import Any
 
 from calc.arrays import first
+from calc.errors import InputError
 from calc.expected import launch_command
 from calc.format_support import check_engine, not_served
 from calc.layout import Layout
@@ -60,12 +61,23 @@ def _operator_step_json(
     if scenario.fidelity == Fidelity.EXPECTED:
         check_engine(scenario.engine, inputs.offer.accelerator)
     model = replica_model(inputs, layout)
-    decode = model.step(ForwardPass.decode(float(batch), float(context)))
+    one_pass = ForwardPass.decode(float(batch), float(context))
+    if inputs.spec.decoder is None:
+        if prefill is None:
+            raise InputError(
+                "model",
+                inputs.spec.id,
+                "it generates no tokens, so it has no decode step",
+                next_step="Time a text through it: --prefill 512.",
+            )
+        one_pass = ForwardPass.prefill(float(prefill))
+    found = model.step(one_pass)
+    decode = found.as_json() | {"tokens_per_s": batch / first(found.total.best)}
     record: Json = {
-        "decode": decode.as_json() | {"tokens_per_s": batch / first(decode.total.best)},
+        "decode": None if inputs.spec.decoder is None else decode,
         "prefill": None,
-        "operators": decode.rows(),
-        "evidence": str(decode.evidence),
+        "operators": found.rows(),
+        "evidence": str(found.evidence),
         "warnings": list(
             not_served(
                 inputs.spec,
@@ -149,7 +161,7 @@ def plan_json(result: Answer) -> Json:
             "prefill_s": result.prefill.prefill_s.as_json(),
             "cached_tokens": result.prefill.cached_tokens,
             "loaded_tokens": result.prefill.loaded_tokens,
-            "tpot_s": (result.tpot_s or result.decode.time.step_s).as_json(),
+            "tpot_s": None if result.tpot_s is None else result.tpot_s.as_json(),
             "step_s": result.decode.time.step_s.as_json(),
             "e2e_s": result.fleet.e2e_s.as_json(),
             "tokens_per_s": result.decode.tokens_per_s,

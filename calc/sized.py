@@ -107,7 +107,7 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
         prefill=expected.prefill_of(replica, users),
         fleet=fleet,
         ttft_s=ttft,
-        tpot_s=replica.at(point.tpot_s, users),
+        tpot_s=replica.at(point.tpot_s, users) if scenario.streams else None,
         cost=_cost(inputs.offer, gpus=layout.gpus_per_replica * fleet.replicas, tokens_per_s=tokens_per_s),
         verdict=alone,
         evidence=str(point.evidence),
@@ -162,7 +162,7 @@ def _textbook(inputs: Inputs, layout: Layout) -> Answer:
         prefill=prefill,
         fleet=fleet,
         ttft_s=prefill.prefill_s,
-        tpot_s=decode.time.step_s,
+        tpot_s=decode.time.step_s if scenario.streams else None,
         cost=_cost(inputs.offer, gpus=gpus * fleet.replicas, tokens_per_s=tokens_per_s),
         verdict=_latency_verdict(
             inputs,
@@ -349,7 +349,14 @@ def _textbook_assumptions(inputs: Inputs, memory: MemoryStep) -> tuple[str, ...]
         lines.append("text that comes back is always in the cache: the textbook forgets nothing")
     if scenario.slo.percentile is not None:
         lines.append("textbook times are means: a percentile target needs the simulator's proof")
+    lines += _without_stream(scenario)
     return (*lines, *inputs.warnings)
+
+
+def _without_stream(scenario: Scenario) -> list[str]:
+    if scenario.streams or scenario.tpot_s is None:
+        return []
+    return ["an answer of one token has no time per output token: its target does not apply"]
 
 
 def _expected_assumptions(inputs: Inputs) -> tuple[str, ...]:
@@ -359,6 +366,7 @@ def _expected_assumptions(inputs: Inputs) -> tuple[str, ...]:
         f"{scenario.fidelity} fidelity, {ENGINE_NAMES.get(Engine(scenario.engine), scenario.engine)}'s memory rules",
         f"sequences of up to {fmt.count(limit)} tokens",
         f"{fmt.percent(scenario.headroom)} headroom",
+        *_without_stream(scenario),
     ]
     if scenario.workload.prefix_share > 0 and scenario.reuse_after_s is not None:
         lines.append("a text goes to the replica that has it; the cache drops what was used least recently")

@@ -141,14 +141,17 @@ def worked_metrics(result: Answer) -> dict[str, Worked]:
     if scenario.fidelity == Fidelity.TEXTBOOK:
         for name, formula, step, shown in (
             ("ttft", "prefill_s", "prefill", result.prefill.prefill_s),
-            ("tpot", "decode_step_s", "decode", result.decode.time.step_s),
+            ("tpot", "decode_step_s", "decode", result.tpot_s),
         ):
+            if shown is None:
+                continue
             found[name] = Worked(formula=formula, inputs=symbols_of(result, step), result=float(shown.best))
         return found
     if fleet.prefill_replicas:
         return found
     lines = {line.formula: line for line in _at_this_load(result)}
-    return found | {"ttft": lines["ttft_under_load_s"], "tpot": lines["tpot_under_load_s"]}
+    tpot = {"tpot": lines["tpot_under_load_s"]} if result.tpot_s is not None else {}
+    return found | {"ttft": lines["ttft_under_load_s"]} | tpot
 
 
 def _at_this_load(result: Answer) -> tuple[Worked, ...]:

@@ -49,22 +49,29 @@ def run(arguments: argparse.Namespace) -> int:
     asked.spec.check_length(tokens_in + tokens_out, field="input and output")
     check_engine(arguments.engine, asked.offer.accelerator)
     layout = asked.scenario.layout
-    point = replica_model(asked, layout).serving(
-        input_tokens=tokens_in, output_tokens=tokens_out, concurrency=float(arguments.concurrency)
-    )
     memory = _memory(asked, replace(asked.scenario, input_tokens=tokens_in, output_tokens=tokens_out))
-    record = {
+    users = arguments.concurrency
+    running = min(users, memory["sequences"]) if memory and memory["fits"] and memory["sequences"] else users
+    point = replica_model(asked, layout).serving(
+        input_tokens=tokens_in, output_tokens=tokens_out, concurrency=float(running)
+    )
+    record: dict[str, Any] = {
         "model": asked.spec.id,
         "gpu": asked.offer.accelerator.id,
         "layout": layout.label,
         "engine": str(engine_named(arguments.engine)),
         "fidelity": arguments.fidelity,
         **point.as_json(),
+        "running": running,
         "memory": memory,
     }
+    if running < users:
+        record |= _waiting(record, share=users / running, output_tokens=tokens_out)
+    if tokens_out <= 1:
+        record["tpot_s"] = None
     lines = [
         f"TTFT          {_range(record['ttft_s'], fmt.seconds)}",
-        f"TPOT          {_range(record['tpot_s'], fmt.seconds)}",
+        f"TPOT          {_range(record['tpot_s'], fmt.seconds) if record['tpot_s'] else 'none: no token follows the first'}",
         f"tokens/s      {_range(record['tokens_per_s'], fmt.plain)}",
         f"per GPU       {_range(record['tokens_per_s_per_gpu'], fmt.plain)}",
         f"state         {record['state']}",
@@ -75,6 +82,21 @@ def run(arguments: argparse.Namespace) -> int:
     emit(arguments, record, lines)
     impossible = memory is not None and not memory["fits"]
     return INFEASIBLE if impossible or record["state"] == "saturated" else OK
+
+
+def _waiting(record: dict[str, Any], *, share: float, output_tokens: float) -> dict[str, Any]:
+    """Times of all users where the cache holds only some of them: `share` users for each that runs.
+
+    Those who run make what they make (Little's law gives everybody's time from it); who waits, waits for the first token.
+    """
+    whole = {name: share * value for name, value in record["e2e_s"].items()}
+    last = {name: (output_tokens - 1) * record["tpot_s"][name] for name in whole}
+    return {
+        "ttft_s": {name: whole[name] - last[name] for name in whole},
+        "e2e_s": whole,
+        "tpot_with_first_s": {name: value / output_tokens for name, value in whole.items()},
+        "state": "saturated" if record["state"] == "saturated" else "near saturation",
+    }
 
 
 def _memory(asked: Inputs, scenario: Scenario) -> dict[str, Any] | None:
@@ -97,7 +119,7 @@ def _memory(asked: Inputs, scenario: Scenario) -> dict[str, Any] | None:
 
 
 def _memory_lines(memory: dict[str, Any] | None, concurrency: int) -> list[str]:
-    """A warning where these times cannot be had: they count every request as running at once."""
+    """What the cache holds, and a warning where that is not all of them."""
     from calc import format as fmt
 
     if memory is None:
@@ -106,7 +128,7 @@ def _memory_lines(memory: dict[str, Any] | None, concurrency: int) -> list[str]:
         return [f"memory        does not fit: {memory['reason']}"]
     held = fmt.plural(memory["sequences"], "sequence")
     if concurrency > memory["sequences"]:
-        return [f"memory        the cache holds {held}: the others wait, and their first token comes later"]
+        return [f"memory        the cache holds {held}: the others wait for their first token"]
     return [f"memory        the cache holds {held}"]
 
 

@@ -43,11 +43,13 @@ def run(arguments: argparse.Namespace) -> int:
         prefill=arguments.prefill,
     )
     decode = record["decode"]
-    lines = [
-        f"decode step   {fmt.seconds(decode['s']['best'])} at batch {arguments.batch}, {decode['bound']}-bound",
-        f"tokens/s      {fmt.plain(decode['tokens_per_s'])}",
-        *(f"  {name:<14}{fmt.seconds(term)}" for name, term in decode["terms"].items()),
-    ]
+    lines = []
+    if decode:
+        lines = [
+            f"decode step   {fmt.seconds(decode['s']['best'])} at batch {arguments.batch}, {decode['bound']}-bound",
+            f"tokens/s      {fmt.plain(decode['tokens_per_s'])}",
+            *(f"  {name:<14}{fmt.seconds(term)}" for name, term in decode["terms"].items()),
+        ]
     if record["prefill"]:
         lines.append(
             f"prefill       {fmt.seconds(record['prefill']['s']['best'])} for {arguments.prefill} tokens"

@@ -60,7 +60,7 @@ def main() -> None:
     compared = st.pills("Compare with", others, selection_mode="multi", key="batch-fidelities")
     curves = [curve, *_others(result, compared)]
     show_chart(
-        batch_figure(curves, tpot_target_s=result.inputs.scenario.tpot_s),
+        batch_figure(curves, tpot_target_s=result.inputs.scenario.slo.tpot_s),
         alt=batch_finding(curve),
         key="batch-curve",
     )
@@ -158,7 +158,7 @@ def _metrics(result: Answer, curve: BatchCurve) -> list[Metric]:
             label="Batch at the target",
             reading=fmt.optional(curve.target, fmt.count, "no target"),
             help=f"The largest whose step, with other prompts in between, keeps the TPOT target: "
-            f"{fmt.optional(result.inputs.scenario.tpot_s, fmt.seconds, 'none')}.",
+            f"{fmt.optional(result.inputs.scenario.slo.tpot_s, fmt.seconds, 'none')}.",
         ),
     ]
 

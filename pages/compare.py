@@ -61,7 +61,8 @@ def main() -> None:
                 f"{inputs.spec.id} at {scenario.fidelity} fidelity; layouts of up to 8 GPUs; {_prompts(scenario)}."
             ),
         )
-    target = None if scenario.tpot_s is None else 1.0 / scenario.tpot_s
+    promised_s = scenario.slo.tpot_s
+    target = None if promised_s is None else 1.0 / promised_s
     made = frontier_figure(
         found, user_tokens_per_s=speed, target_tokens_per_s=target, at=at, baseline=baseline
     )

@@ -152,6 +152,47 @@ def test_a_point_that_memory_rules_out_says_so_beside_its_times(capsys):
     assert out["memory"]["sequences"] >= 4
 
 
+def test_users_whom_the_cache_does_not_hold_wait_for_their_first_token(capsys):
+    """Little's law over everybody: users = requests/s x time of each; those who run stream as they do alone."""
+    words = ("serve-point", MODEL, "--gpu", "rtx-4090", "--isl", "2000", "--osl", "200", "--concurrency")
+    held = run(capsys, *words, "4")[1]["memory"]["sequences"]
+    full = run(capsys, *words, str(held))[1]
+    more = run(capsys, *words, str(4 * held))[1]
+    assert (full["running"], more["running"]) == (held, held)
+    assert more["tokens_per_s"] == full["tokens_per_s"]
+    assert more["tpot_s"] == full["tpot_s"]
+    requests_per_s = more["tokens_per_s"]["best"] / 200
+    assert more["e2e_s"]["best"] * requests_per_s == pytest.approx(4 * held)
+    assert more["ttft_s"]["best"] == pytest.approx(more["e2e_s"]["best"] - 199 * full["tpot_s"]["best"])
+    range_of(more["ttft_s"])
+    assert more["state"] != "stable"
+
+
+def test_an_answer_of_one_token_has_no_time_per_token(capsys):
+    """A classifier's requests are bought no GPUs for a stream that they do not have."""
+    words = ("plan", MODEL, "--gpu", "l4", "--rate", "20", "--input", "1000", "--output", "1")
+    plain = run(capsys, *words)[1]["plans"][0]
+    asked = run(capsys, *words, "--tpot", "0.05")[1]["plans"][0]
+    assert asked["gpus"] == plain["gpus"]
+    assert asked["tpot_s"] is None
+    assert any("no time per output token" in line for line in asked["assumptions"])
+    point = run(
+        capsys, "serve-point", MODEL, "--gpu", "l4", "--isl", "1000", "--osl", "1", "--concurrency", "4"
+    )[1]
+    assert point["tpot_s"] is None
+    assert point["e2e_s"] == point["ttft_s"]
+
+
+def test_an_encoder_has_a_prefill_and_no_decode_step(capsys):
+    words = ("step", "BAAI/bge-reranker-v2-m3", "--gpu", "l4")
+    code, out = run(capsys, *words)
+    assert code == 2
+    assert "--prefill" in out["error"]["message"] + str(out)
+    code, out = run(capsys, *words, "--prefill", "512")
+    assert (code, out["decode"]) == (0, None)
+    range_of(out["prefill"]["s"])
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

@@ -70,7 +70,7 @@ def prove_plan(
     whole = _proven(plan, question, prove(plan, seed=seed, told=told))
     scenario = plan.inputs.scenario
     capped = _capped(plan)
-    if whole.proof.holds or capped is None or scenario.tpot_s is None:
+    if whole.proof.holds or capped is None or scenario.slo.tpot_s is None:
         return whole
     try:
         other = _proven(capped, question, prove(capped, seed=seed, told=told), note=CAPPED)

@@ -166,7 +166,9 @@ def test_twice_the_traffic_never_needs_fewer_gpus_and_the_parts_add_up(scenario)
     assert result.fleet.utilization <= 1 / (1 + scenario.headroom) + 1e-9
     assert result.fleet.active == pytest.approx(result.fleet.rate_per_s * result.fleet.e2e_s.best)
     terms = result.decode.time.terms_s
-    assert result.tpot_s.best == pytest.approx(max(terms["weights"] + terms["kv"], terms["compute"]))
+    assert result.decode.time.step_s.best == pytest.approx(
+        max(terms["weights"] + terms["kv"], terms["compute"])
+    )
 
 
 def test_levers_reach_engine_schedule_drafts_pools_and_another_card():
