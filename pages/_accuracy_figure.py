@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-
 from calc import format as fmt
 from pages._axes import COLOURS, GREY, figure, fine_logarithmic
+from pages._drawing import Drawing
 from presets.accuracy import Comparison
 
 MARGIN = 1.3  # room beyond the furthest points, as a factor
@@ -16,7 +15,7 @@ NEAR = 0.2  # within a fifth of the measurement
 SVG_POINTS = 2000  # above that WebGL draws faster
 
 
-def scatter(rows: Sequence[Comparison], *, unit: str) -> go.Figure:
+def scatter(rows: Sequence[Comparison], *, unit: str) -> Drawing:
     """Measured on x, predicted on y, both logarithmic; inside and outside the stated range by shape and colour."""
     values = [value for row in rows for value in (row.measured, row.best)]
     low, high = min(values) / MARGIN, max(values) * MARGIN
@@ -34,22 +33,21 @@ def scatter(rows: Sequence[Comparison], *, unit: str) -> go.Figure:
         name="predicted = measured",
         hoverinfo="skip",
     )
-    kind = go.Scattergl if len(rows) > SVG_POINTS else go.Scatter
+    kind = "scattergl" if len(rows) > SVG_POINTS else "scatter"
     for inside, name, colour, symbol in (
         (True, "in the stated range", COLOURS["main"], "circle"),
         (False, "outside it", COLOURS["target"], "x"),
     ):
         chosen = [row for row in rows if row.inside is inside]
-        made.add_trace(
-            kind(
-                x=[row.measured for row in chosen],
-                y=[row.best for row in chosen],
-                mode="markers",
-                marker={"color": colour, "symbol": symbol, "size": 6, "opacity": 0.6},
-                name=name,
-                customdata=[[row.group, row.note, f"{100 * row.error:+.0f}%"] for row in chosen],
-                hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>error %{customdata[2]}<extra></extra>",
-            )
+        made.add_scatter(
+            type=kind,
+            x=[row.measured for row in chosen],
+            y=[row.best for row in chosen],
+            mode="markers",
+            marker={"color": colour, "symbol": symbol, "size": 6, "opacity": 0.6},
+            name=name,
+            customdata=[[row.group, row.note, f"{100 * row.error:+.0f}%"] for row in chosen],
+            hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>error %{customdata[2]}<extra></extra>",
         )
     return made
 

@@ -6,15 +6,15 @@ Shapes take data units on every axis but annotations take log10 on a log axis, s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import log10
 from typing import Any
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from calc.format import significant
+from pages._drawing import Drawing
 
 # One meaning each, everywhere (Okabe-Ito and neighbours of it that survive colour blindness).
 COLOURS = {
@@ -69,11 +69,10 @@ class Mark:
     level: int = 0
 
 
-def figure(*, height: int = 380, showlegend: bool = True, top: int = 34, **layout: Any) -> go.Figure:
+def figure(*, height: int = 380, showlegend: bool = True, top: int = 34, **layout: Any) -> Drawing:
     """An empty figure in the house layout: legend below, room for labels above, hover per x.
 
-    `layout`: what differs, by the names of Plotly's layout; what it says of an axis or a part adds to the house's. Said
-    here it is checked once; every later `update_layout` costs as much as a figure.
+    `layout`: what differs, by the names of Plotly's layout; what it says of an axis or a part adds to the house's.
     """
     house: dict[str, Any] = {
         "height": height,
@@ -90,7 +89,7 @@ def figure(*, height: int = 380, showlegend: bool = True, top: int = 34, **layou
     for name, given in layout.items():
         house[name] = house[name] | given if isinstance(house.get(name), dict) else given
     _colour_text(house)
-    return go.Figure(layout=house)
+    return Drawing(house)
 
 
 def _colour_text(house: dict[str, Any]) -> None:
@@ -142,11 +141,9 @@ def fine_logarithmic(
     """Layout of a log axis over a few decades: ticks at `steps` of each, written out by `reading`."""
     ticks = [step * 10.0**power for power in range(-9, 16) for step in steps]
     shown = [tick for tick in ticks if low <= tick <= high]
-    return logarithmic(low, high, title) | {
-        "dtick": None,
-        "tickvals": shown,
-        "ticktext": [reading(tick) for tick in shown],
-    }
+    axis = logarithmic(low, high, title)
+    del axis["dtick"]
+    return axis | {"tickvals": shown, "ticktext": [reading(tick) for tick in shown]}
 
 
 def doubling(low: float, high: float, title: str) -> dict[str, Any]:
@@ -174,7 +171,7 @@ def labelled(text: str, colour: str) -> str:
     return f'<span style="color:{colour}">\u25ae</span> {text}'
 
 
-def vline(made: go.Figure, mark: Mark) -> None:
+def vline(made: Drawing, mark: Mark) -> None:
     """A labelled vertical line at `mark.at` data units, right on linear and on log axes."""
     colour = COLOURS[mark.colour]
     made.add_shape(
@@ -187,7 +184,7 @@ def vline(made: go.Figure, mark: Mark) -> None:
         yref="paper",
         line={"color": colour, "width": 2, "dash": mark.dash},
     )
-    position, share = _place(made.layout.xaxis, mark.at)
+    position, share = _place(made.layout["xaxis"], mark.at)
     made.add_annotation(
         x=position,
         y=1,
@@ -202,7 +199,7 @@ def vline(made: go.Figure, mark: Mark) -> None:
     )
 
 
-def hline(made: go.Figure, mark: Mark, *, axis: str = "y") -> None:
+def hline(made: Drawing, mark: Mark, *, axis: str = "y") -> None:
     """A labelled horizontal line at `mark.at` data units of a y axis; its label stands inside, at the left."""
     colour = COLOURS[mark.colour]
     made.add_shape(
@@ -229,10 +226,10 @@ def hline(made: go.Figure, mark: Mark, *, axis: str = "y") -> None:
     )
 
 
-def _place(axis: Any, at: float) -> tuple[float, float]:
+def _place(axis: Mapping[str, Any], at: float) -> tuple[float, float]:
     """Where an annotation goes (log10 on a log axis), and as a share of the axis."""
-    position = log10(at) if axis.type == "log" else at
-    low, high = axis.range
+    position = log10(at) if axis["type"] == "log" else at
+    low, high = axis["range"]
     return position, (position - low) / (high - low)
 
 
@@ -248,7 +245,7 @@ def faded_line(colour: str) -> str:
 
 
 def shade(
-    made: go.Figure, low: float, high: float, *, colour: str, text: str = "", at_left: bool = False
+    made: Drawing, low: float, high: float, *, colour: str, text: str = "", at_left: bool = False
 ) -> None:
     """A zone between two x values, in data units, with its name inside at the bottom right, or left."""
     made.add_shape(
@@ -264,7 +261,7 @@ def shade(
         fillcolor=faded(COLOURS[colour]),
     )
     if text:
-        position, _ = _place(made.layout.xaxis, low if at_left else high)
+        position, _ = _place(made.layout["xaxis"], low if at_left else high)
         made.add_annotation(
             x=position,
             y=0.02,

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import plotly.graph_objects as go
+from pages._drawing import Drawing
 
 COORDINATES = ("x", "y", "base", "text", "customdata")
 WORDS = {"base": "from", "text": "label", "customdata": "detail"}
 
 
-def chart_rows(made: go.Figure) -> list[dict[str, Any]]:
+def chart_rows(made: Drawing) -> list[dict[str, Any]]:
     """One row a point: the trace's name, its coordinates under their axes' titles, labels and hover texts."""
-    return [row for number, trace in enumerate(made.data) for row in _trace_rows(made, trace, number)]
+    return [row for number, trace in enumerate(made.traces) for row in _trace_rows(made, trace, number)]
 
 
-def _trace_rows(made: go.Figure, trace: Any, number: int) -> Iterator[dict[str, Any]]:
+def _trace_rows(made: Drawing, trace: Mapping[str, Any], number: int) -> Iterator[dict[str, Any]]:
     columns = {
-        _title(made, trace, name): values
-        for name in COORDINATES
-        if (values := _listed(getattr(trace, name, None)))
+        _title(made, trace, name): values for name in COORDINATES if (values := _listed(trace.get(name)))
     }
     for place in range(max(map(len, columns.values()), default=0)):
         cells = {
             title: _cell(values[place] if place < len(values) else None) for title, values in columns.items()
         }
-        yield {"series": trace.name or f"trace {number + 1}", **cells}
+        yield {"series": trace.get("name") or f"trace {number + 1}", **cells}
 
 
 def _listed(values: Any) -> list[Any]:
@@ -36,11 +34,11 @@ def _listed(values: Any) -> list[Any]:
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
-def _title(made: go.Figure, trace: Any, name: str) -> str:
+def _title(made: Drawing, trace: Mapping[str, Any], name: str) -> str:
     if name not in ("x", "y"):
         return WORDS[name]
-    axis = (trace[f"{name}axis"] or name).replace(name, f"{name}axis", 1)
-    title = made.layout[axis].title.text
+    axis = trace.get(f"{name}axis", name).replace(name, f"{name}axis", 1)
+    title = made.layout[axis].get("title", {}).get("text")
     return f"{name}: {title}" if title else name
 
 

@@ -1,4 +1,4 @@
-"""Chart builders: pure functions from plain numbers to `go.Figure`. What a page's chart says is in `pages._figures`."""
+"""Chart builders: pure functions from plain numbers to `Drawing`. What a page's chart says is in `pages._figures`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 
 from calc.provenance import Estimate
 from pages._axes import (
@@ -26,6 +25,7 @@ from pages._axes import (
     logarithmic,
     vline,
 )
+from pages._drawing import Drawing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def memory_bar(
     *,
     unit: str,
     marks: Sequence[Mark] = (),
-) -> go.Figure:
+) -> Drawing:
     """One stacked bar per kind of GPU, with marks (the wall, what the peak would need) on the same axis."""
     furthest = max(sum(s.size for s in segments) for _, segments in rows)
     levels = max((mark.level for mark in marks), default=0)
@@ -111,7 +111,7 @@ class Drop:
     hover: str
 
 
-def waterfall(drops: Sequence[Drop], *, unit: str) -> go.Figure:
+def waterfall(drops: Sequence[Drop], *, unit: str) -> Drawing:
     """Steps from the whole to what is left, one row each, from the top down."""
     top = 1.03 * max(drop.start for drop in drops)
     made = figure(
@@ -154,7 +154,7 @@ def lines(
     horizontal: Sequence[Mark] = (),
     height: int = 380,
     **layout: Any,
-) -> go.Figure:
+) -> Drawing:
     """Lines over one axis, with bands, and labelled limits across them; `layout` as of `figure`."""
     levels = max((mark.level for mark in vertical), default=0)
     made = figure(
@@ -204,7 +204,7 @@ def two_panels(
     yaxes: tuple[dict[str, Any], dict[str, Any]],
     vertical: Sequence[Mark] = (),
     lower_target: Mark | None = None,
-) -> go.Figure:
+) -> Drawing:
     """Two quantities over one axis, one above the other, so that a limit crosses both; the legend names each once."""
     made = lines(
         x,
@@ -233,7 +233,7 @@ def two_panels(
     return made
 
 
-def _band(made: go.Figure, x: Sequence[float], one: Series, *, yaxis: str = "y") -> None:
+def _band(made: Drawing, x: Sequence[float], one: Series, *, yaxis: str = "y") -> None:
     """The range around a line, without a legend entry and out of the way of the pointer."""
     made.add_scatter(
         x=[*x, *reversed(list(x))],
@@ -249,7 +249,7 @@ def _band(made: go.Figure, x: Sequence[float], one: Series, *, yaxis: str = "y")
 
 
 def dot(
-    made: go.Figure, x: float, y: float, *, name: str, colour: str, hollow: bool = False, legend: bool = True
+    made: Drawing, x: float, y: float, *, name: str, colour: str, hollow: bool = False, legend: bool = True
 ) -> None:
     """One marked point: filled where it works, hollow where it does not."""
     made.add_scatter(
@@ -267,7 +267,7 @@ def dot(
     )
 
 
-def block_map(pieces: Sequence[Piece]) -> go.Figure:
+def block_map(pieces: Sequence[Piece]) -> Drawing:
     """Layers in order, one row per stack, one colour per kind of layer."""
     rows = list(dict.fromkeys(piece.row for piece in pieces))
     last = max((piece.start + piece.size for piece in pieces), default=1)
@@ -321,7 +321,7 @@ def roofline(
     trail_x: Sequence[Sequence[float]],
     x_range: tuple[float, float],
     y_range: tuple[float, float],
-) -> go.Figure:
+) -> Drawing:
     """Log-log: the memory slope, a thin roof per format, operators as dots whose area is their share of time."""
     made = figure(
         height=520,
@@ -347,7 +347,7 @@ def roofline(
 
 
 def _draw_roofs(
-    made: go.Figure, roofs: Sequence[tuple[str, float]], *, bandwidth: float, left: float, right: float
+    made: Drawing, roofs: Sequence[tuple[str, float]], *, bandwidth: float, left: float, right: float
 ) -> None:
     """The memory slope up to the highest roof, then each roof from its ridge to the right, where its name stands."""
     highest = max(rate for _, rate in roofs)
@@ -375,7 +375,7 @@ def _draw_roofs(
         )
 
 
-def _draw_dots(made: go.Figure, group: Dots) -> None:
+def _draw_dots(made: Drawing, group: Dots) -> None:
     made.add_scatter(
         x=list(group.x),
         y=list(group.y),

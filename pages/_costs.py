@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 
 from calc import format as fmt
@@ -12,6 +11,7 @@ from calc.bill_report import bill_headline, day_headline
 from calc.result import Answer
 from calc.units import GB
 from pages._axes import COLOURS, GREY, LINE_WIDTH, figure, linear
+from pages._drawing import Drawing
 from pages._ui import guarded, plain_text, show_chart, show_table
 
 HOURS = 24
@@ -104,7 +104,7 @@ def _row(tenure: Tenure) -> dict[str, str]:
     }
 
 
-def day_figure(day: DayBill) -> go.Figure:
+def day_figure(day: DayBill) -> Drawing:
     """Requests per second over a day, beside what the fixed fleet and the following one can serve."""
     hours = np.arange(day.rates_per_s.size) * HOURS / day.rates_per_s.size
     top = 1.15 * max(day.fixed.most, day.following.most) * day.replica_rate_per_s

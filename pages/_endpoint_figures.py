@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import plotly.graph_objects as go
 
 from calc import format as fmt
 from calc.endpoint.report import EndpointReport
 from calc.endpoint.tables import fit_words
 from pages._axes import COLOURS, GREY, LINE_WIDTH, figure, linear
+from pages._drawing import Drawing
 
 FIT_POINTS = 60
 
 
-def prompt_figure(report: EndpointReport) -> go.Figure:
+def prompt_figure(report: EndpointReport) -> Drawing:
     """Every sample as a dot, the fit as a line, the prediction as diamonds with its range."""
     samples = [s for s in report.run.stage("prefill") if s.measures_prefill and s.prompt_tokens]
     most = 1.06 * max(float(s.prompt_tokens or 0) for s in samples)
@@ -74,7 +74,7 @@ def prompt_finding(report: EndpointReport) -> str:
     )
 
 
-def level_figure(report: EndpointReport) -> go.Figure:
+def level_figure(report: EndpointReport) -> Drawing:
     """TTFT and tokens per second by concurrency, side by side as bars with their own axes."""
     rows = [row for row in report.levels if row.level.concurrency and row.level.ttft_s is not None]
     names = [f"{row.level.concurrency} at a time" for row in rows]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from math import ceil, sqrt
 
-import plotly.graph_objects as go
-
 from calc import format as fmt
 from calc.model import ModelSpec, Moe
 from pages._axes import COLOURS, GREY, figure
+from pages._drawing import Drawing
 
 ASPECT = 4  # columns to rows
 CELL_PX = 22
@@ -26,7 +25,7 @@ def experts_of(spec: ModelSpec) -> Moe | None:
     return max(found, key=lambda moe: moe.n_experts, default=None)
 
 
-def experts_figure(moe: Moe) -> go.Figure:
+def experts_figure(moe: Moe) -> Drawing:
     """A square per routed expert; as many are filled as one token uses, and the shared ones stand apart below."""
     columns = ceil(sqrt(ASPECT * moe.n_experts))
     rows = -(-moe.n_experts // columns)

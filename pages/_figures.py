@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
-
 from calc import format as fmt
 from calc.block_map import LayerGroup
 from calc.curves import BatchCurve, ContextCurve, MemoryBar
@@ -14,6 +12,7 @@ from calc.scenario import Fidelity
 from calc.units import GIB, MS
 from pages._axes import Mark, doubling, linear, logarithmic
 from pages._charts import Piece, Segment, Series, block_map, lines, memory_bar, range_series, two_panels
+from pages._drawing import Drawing
 
 PART_NAMES = {
     "weights": "weights",
@@ -25,7 +24,7 @@ PART_NAMES = {
 DASHES = {Fidelity.TEXTBOOK: "solid", Fidelity.ROOFLINE: "dot", Fidelity.EXPECTED: "dash"}
 
 
-def memory_figure(result: Answer, bar: MemoryBar) -> go.Figure:
+def memory_figure(result: Answer, bar: MemoryBar) -> Drawing:
     """One bar for the GPUs of a replica, which are all alike."""
     segments = [
         Segment(name=PART_NAMES[part], size=size / GIB, colour=part) for part, size in bar.parts if size
@@ -60,7 +59,7 @@ def memory_finding(result: Answer, bar: MemoryBar) -> str:
     )
 
 
-def context_figure(curve: ContextCurve, *, wall_bytes: float, wall_name: str) -> go.Figure:
+def context_figure(curve: ContextCurve, *, wall_bytes: float, wall_name: str) -> Drawing:
     """Bytes of one sequence against its length, with the edges of windows and the accelerator's memory."""
     marks = [
         Mark(at=window, text=f"{fmt.plural(layers, 'layer')} full", colour="compute", level=n % 2)
@@ -89,7 +88,7 @@ def context_finding(curve: ContextCurve, model_id: str) -> str:
     return f"Cache and state of one sequence of {model_id}: {last}. {kinks or 'It grows with every token'}.{state}"
 
 
-def layers_figure(groups: Sequence[LayerGroup]) -> go.Figure:
+def layers_figure(groups: Sequence[LayerGroup]) -> Drawing:
     """The block map: layers in order, coloured by how they mix tokens."""
     return block_map(
         [
@@ -112,7 +111,7 @@ def layers_finding(groups: Sequence[LayerGroup]) -> str:
     return f"Layers in order. {runs}{' and so on' if len(groups) > 6 else ''}."
 
 
-def batch_figure(curves: Sequence[BatchCurve], *, tpot_target_s: float | None) -> go.Figure:
+def batch_figure(curves: Sequence[BatchCurve], *, tpot_target_s: float | None) -> Drawing:
     """Throughput above, step time below, over one batch axis with the walls."""
     first = curves[0]
     highest = max(float(c.tokens_per_s.high.max()) for c in curves)

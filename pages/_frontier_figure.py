@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import plotly.graph_objects as go
-
 from calc import format as fmt
 from calc.frontier import Operating, frontier
 from pages._axes import GREY, KINDS, LABEL_SIZE, LINE_WIDTH, Mark, figure, fine_logarithmic, shade, vline
+from pages._drawing import Drawing
 
 SYMBOLS = ("circle", "diamond", "square")
 
@@ -20,7 +19,7 @@ def frontier_figure(
     target_tokens_per_s: float | None,
     at: Mapping[str, Operating | None],
     baseline: str = "",
-) -> go.Figure:
+) -> Drawing:
     """Each accelerator's frontier as a line, what its cache cannot hold as hollow points, the promised region shaded.
 
     The points that serve the chosen speed are named ("TP4 b32"), the baseline's line is drawn thick and outlined.
@@ -84,7 +83,7 @@ def frontier_figure(
     return made
 
 
-def _name_point(made: go.Figure, point: Operating | None, *, colour: str, symbol: str, above: bool) -> None:
+def _name_point(made: Drawing, point: Operating | None, *, colour: str, symbol: str, above: bool) -> None:
     """A ring and a label on the point that serves the chosen speed."""
     if point is None:
         return

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
-
 from calc import format as fmt
 from calc.engine import ENGINE_NAMES
 from calc.memory.bars import FREE, RankBar
@@ -16,6 +14,7 @@ from calc.memory.waterfall import Growth, WaterfallStep
 from calc.units import GIB
 from pages._axes import Mark, linear
 from pages._charts import Drop, Segment, Series, lines, memory_bar, waterfall
+from pages._drawing import Drawing
 
 COLOUR_OF = {
     "card": "card",
@@ -56,7 +55,7 @@ def _segments(bar: RankBar) -> list[Segment]:
     ]
 
 
-def ledger_figure(bars: Sequence[RankBar], sequence_tokens: int) -> go.Figure:
+def ledger_figure(bars: Sequence[RankBar], sequence_tokens: int) -> Drawing:
     """One stacked bar for each kind of GPU, with the wall of the pool and where one longest sequence would end."""
     tightest = next(bar for bar in bars if bar.tightest)
     return memory_bar(
@@ -96,7 +95,7 @@ def ledger_finding(bars: Sequence[RankBar], sequence_tokens: int) -> str:
     )
 
 
-def engines_figure(pools: Sequence[EnginePool]) -> go.Figure:
+def engines_figure(pools: Sequence[EnginePool]) -> Drawing:
     """The tightest GPU under every engine, one stacked bar each."""
     return memory_bar([(engine_label(pool), _segments(pool.bar)) for pool in pools], unit="GiB")
 
@@ -129,7 +128,7 @@ def engine_row(pool: EnginePool) -> dict[str, str]:
     }
 
 
-def waterfall_figure(steps: Sequence[WaterfallStep]) -> go.Figure:
+def waterfall_figure(steps: Sequence[WaterfallStep]) -> Drawing:
     """From the card's total down to the KV pool, in GiB, with the range of each step."""
     return waterfall(
         [
@@ -160,7 +159,7 @@ def waterfall_finding(ledger: Ledger, label: str, steps: Sequence[WaterfallStep]
     return f"Memory of {label} under {ledger.engine}: {parts}."
 
 
-def growth_figure(growth: Growth) -> go.Figure:
+def growth_figure(growth: Growth) -> Drawing:
     """Bytes needed against bytes available as one quantity grows, with today's value and the wall."""
     top = 1.15 * max([*growth.available_bytes, *growth.needed_bytes]) / GIB
     walled = growth.wall is not None and growth.wall <= growth.values[-1]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from calc import format as fmt
 from calc.paging_story import BLOCK_SIZE, Cell, Pool
 from pages._axes import COLOURS, GREY, KINDS, figure
+from pages._drawing import Drawing
 
 FEW_COLUMNS, MANY_COLUMNS = 8, 24
 FEW_BLOCKS = 64
@@ -14,7 +13,7 @@ SIZE = 0.88
 WIDTH_PX = 330  # of a grid beside two others
 
 
-def grid_figure(pool: Pool) -> go.Figure:
+def grid_figure(pool: Pool) -> Drawing:
     """A square per block: its filled part is real tokens, its colour the request, a number how many share it.
 
     Blocks that the last action touched have a thick edge.

@@ -1,4 +1,4 @@
-"""Figures of a measured run: pure functions from a run to `go.Figure`, and the finding that each one states."""
+"""Figures of a measured run: pure functions from a run to `Drawing`, and the finding that each one states."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import plotly.graph_objects as go
-
 from calc import format as fmt
 from calc.units import GB, TFLOP
 from pages._axes import COLOURS, FAINT, GREY, KINDS, ROWS, doubling, faded, figure, linear, logarithmic
+from pages._drawing import Drawing
 from probes import store
 from probes.store import Run
 
@@ -68,7 +67,7 @@ def bars_of(run: Run) -> list[Bar]:
     return rows
 
 
-def bars_figure(bars: Sequence[Bar], *, peak_name: str) -> go.Figure:
+def bars_figure(bars: Sequence[Bar], *, peak_name: str) -> Drawing:
     """Measured over the peak, one bar a rate, with the usual range behind it."""
     furthest = max(1.0, *(bar.share for bar in bars)) * 100
     made = figure(
@@ -111,7 +110,7 @@ def bars_finding(bars: Sequence[Bar], *, peak_name: str) -> str:
     return f"Measured, as a share of {peak_name}: {'; '.join(words)}."
 
 
-def curve_figure(run: Run) -> go.Figure | None:
+def curve_figure(run: Run) -> Drawing | None:
     """FLOP/s of matrix products against tokens, one line per format and shape; None where none were measured."""
     lines: dict[str, list[tuple[int, float]]] = {}
     for case in store.cases_of(run, "gemm"):
@@ -143,7 +142,7 @@ def curve_finding(run: Run) -> str:
     return f"Rate of {found.sixteen_bit} products against tokens; large ones sustain {reached}."
 
 
-def sizes_figure(run: Run) -> go.Figure | None:
+def sizes_figure(run: Run) -> Drawing | None:
     """Bandwidth against size; None where fewer than two sizes were measured."""
     points = [
         (float(case["parameters"]["bytes"]), case["value"] / GB)
@@ -163,7 +162,7 @@ def sizes_figure(run: Run) -> go.Figure | None:
     return made
 
 
-def _draw_lines(made: go.Figure, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+def _draw_lines(made: Drawing, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
     for index, (name, points) in enumerate(lines.items()):
         ordered = sorted(points)
         made.add_scatter(

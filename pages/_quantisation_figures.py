@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
-
 from calc import format as fmt
 from calc.quantization_speed import BATCHES, SpeedStudy, Way
 from calc.quantization_study import Histogram, SchemeError, SmoothingStudy
 from pages._axes import COLOURS, FAINT, LABEL_SIZE, Mark, doubling, figure, labelled, linear, logarithmic
 from pages._charts import Series, lines
+from pages._drawing import Drawing
 
 # One colour per number format, here and in the error study; dashes tell what the card does with it.
 FORMAT_COLOURS = {
@@ -40,7 +39,7 @@ ERROR_COLOURS = {
 LEAST_ERROR = 1e-4
 
 
-def speed_figure(study: SpeedStudy, *, batch: int | None) -> go.Figure:
+def speed_figure(study: SpeedStudy, *, batch: int | None) -> Drawing:
     """Speed-up of a decode step over 16 bit against the batch, a line for each scheme that runs."""
     highest = max([2.0, *(max(found.decode) for found in study.run)])
     lowest = min([1.0, *(min(found.decode) for found in study.run)])
@@ -62,7 +61,16 @@ def speed_figure(study: SpeedStudy, *, batch: int | None) -> go.Figure:
         else [],
         height=400,
     )
-    made.add_hline(y=1.0, line={"color": COLOURS["mean"], "width": 1.5})
+    made.add_shape(
+        type="line",
+        x0=0,
+        x1=1,
+        xref="x domain",
+        y0=1.0,
+        y1=1.0,
+        yref="y",
+        line={"color": COLOURS["mean"], "width": 1.5},
+    )
     return made
 
 
@@ -84,7 +92,7 @@ def speed_finding(study: SpeedStudy) -> str:
     return f"Speed-up of a decode step over 16-bit weights and cache: {'; '.join(parts) or 'no scheme runs here'}."
 
 
-def error_figure(found: Sequence[SchemeError]) -> go.Figure:
+def error_figure(found: Sequence[SchemeError]) -> Drawing:
     """Relative error of the typical row (filled) and of the worst (hollow), one line for each scheme."""
     names = [one.scheme.name for one in found]
     values = [max(LEAST_ERROR, v) for one in found for v in (one.typical_row, one.worst_row)]
@@ -137,7 +145,7 @@ def error_finding(found: Sequence[SchemeError]) -> str:
     )
 
 
-def histogram_figure(spread: Histogram, *, colour: str) -> go.Figure:
+def histogram_figure(spread: Histogram, *, colour: str) -> Drawing:
     """Errors in steps between the bounds of half a step."""
     top = 115 * max([*spread.shares, 0.01])
     made = figure(
@@ -186,7 +194,7 @@ def histogram_finding(name: str, spread: Histogram) -> str:
     return f"Errors of {name}, in steps: every one lies within half a step on either side{clipped}."
 
 
-def smoothing_figure(study: SmoothingStudy, *, alpha: float) -> go.Figure:
+def smoothing_figure(study: SmoothingStudy, *, alpha: float) -> Drawing:
     """Error of the int8 product against SmoothQuant's exponent, beside no rescaling and beside rounded weights alone."""
     values = [*study.errors, study.plain, study.weights_only]
     return lines(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
-
 from calc import format as fmt
 from calc.queue_curves import QueueCurve, QueueKind, SimulatedPoint
 from calc.saturation import State, state_of
 from calc.units import MS
 from pages._axes import COLOURS, LINE_WIDTH, Mark, linear
 from pages._charts import Series, dot, lines
+from pages._drawing import Drawing
 
 MOST_SERVICE_TIMES_SHOWN = 25
 
@@ -23,7 +22,7 @@ def queue_figure(
     limit_s: float,
     beside: QueueCurve | None = None,
     dots: Sequence[SimulatedPoint] = (),
-) -> go.Figure:
+) -> Drawing:
     """The hockey sticks, the present load, the limit, another queue's mean, and what a simulation measured."""
     highest = MOST_SERVICE_TIMES_SHOWN * curve.mean_s[0] / MS
     made = lines(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
 from calc import format as fmt
 from calc.accelerator import Accelerator
 from calc.profile import Profile
@@ -14,6 +12,7 @@ from calc.provenance import Provenance
 from calc.roofline_points import OperatorPoint, PassPoint, Roof, Roofline
 from pages._axes import COLOURS, faded_line
 from pages._charts import Dots, Series, roofline
+from pages._drawing import Drawing
 
 MARGIN = 3.0  # room on a log axis, as a factor
 NAMES_MARGIN = 12.0  # the same on the right, where the roofs' names stand
@@ -28,7 +27,7 @@ def roofline_figure(
     decode_trail: Sequence[PassPoint],
     prefill_trail: Sequence[PassPoint],
     reached: Reached | None = None,
-) -> go.Figure:
+) -> Drawing:
     """Operators of one decode step and one prefill under the roofs, and whole passes as they grow."""
     points = [*decode, *prefill]
     ridges = [roof.ridge_flop_per_byte for roof in roofs]
@@ -107,7 +106,7 @@ def reached_roofs(accelerator: Accelerator, profile: Profile | None) -> Reached 
     )
 
 
-def _draw_reached(made: go.Figure, reached: Reached, *, left: float, right: float) -> None:
+def _draw_reached(made: Drawing, reached: Reached, *, left: float, right: float) -> None:
     """What is reached, thick, under the datasheet's thin roofs."""
     slope = reached.bytes_per_s
     highest = max(reached.flop_per_s.values())
@@ -124,7 +123,7 @@ def _draw_reached(made: go.Figure, reached: Reached, *, left: float, right: floa
         hoverinfo="skip",
         line={"color": faded_line(COLOURS["main"]), "width": 6},
     )
-    made.data = (made.data[-1], *made.data[:-1])  # under the dots
+    made.traces.insert(0, made.traces.pop())  # under the dots
 
 
 def _by_rate(roofs: Sequence[Roof]) -> list[tuple[str, float]]:

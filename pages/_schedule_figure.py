@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
 from calc import format as fmt
 from calc.schedule import Activity, Bar, Lane, Schedule
 from pages._axes import COLOURS, FAINT, GREY, LABEL_SIZE, figure, linear
+from pages._drawing import Drawing
 
 ROW_PX = 22
 INK = "#10212B"  # on bars and on the stall's light label, in both themes
@@ -40,7 +39,7 @@ class Band:
         return self.lane is self.one.lanes[0][0]
 
 
-def gantt_figure(schedules: Sequence[Schedule], until_s: float | None = None) -> go.Figure:
+def gantt_figure(schedules: Sequence[Schedule], until_s: float | None = None) -> Drawing:
     """A row per slot, a bar per stretch of a request; grey is idle. `until_s`: what had happened by then."""
     end_s = max(one.end_s for one in schedules)
     bands, rows = _bands(schedules)
@@ -79,7 +78,7 @@ def _bands(schedules: Sequence[Schedule]) -> tuple[list[Band], float]:
     return bands, row - GAP_ROWS
 
 
-def _draw_ground(made: go.Figure, band: Band) -> None:
+def _draw_ground(made: Drawing, band: Band) -> None:
     """Idle slots up to the scheduler's end, and what the rows are above them."""
     one = band.one
     made.add_shape(
@@ -105,7 +104,7 @@ def _draw_ground(made: go.Figure, band: Band) -> None:
     )
 
 
-def _mark_stall(made: go.Figure, band: Band, until_s: float | None) -> None:
+def _mark_stall(made: Drawing, band: Band, until_s: float | None) -> None:
     """A frame around the time in which running answers stood still, where one pass in between was long."""
     stall = band.one.stall
     answers = band.lane in (Lane.SLOTS, Lane.DECODE)
@@ -128,7 +127,7 @@ def _mark_stall(made: go.Figure, band: Band, until_s: float | None) -> None:
     )
 
 
-def _draw_bars(made: go.Figure, bands: Sequence[Band], activity: Activity, until_s: float | None) -> None:
+def _draw_bars(made: Drawing, bands: Sequence[Band], activity: Activity, until_s: float | None) -> None:
     drawn: list[tuple[Bar, Band]] = [
         (bar, band)
         for band in bands

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from calc import format as fmt
@@ -10,6 +9,7 @@ from calc.result import Answer
 from calc.scenario import Scenario
 from calc.sensitivity import Reading, Sensitivity, Swing, headline_of, sensitivity
 from pages._axes import COLOURS, Mark, figure, linear, vline
+from pages._drawing import Drawing
 from pages._inputs import BY_VALUE, TTL, answer_for
 from pages._ui import guarded, plain_text, show_chart, show_table
 
@@ -53,7 +53,7 @@ def _draw(found: Sensitivity) -> None:
     )
 
 
-def tornado_figure(found: Sensitivity) -> go.Figure:
+def tornado_figure(found: Sensitivity) -> Drawing:
     """A bar per assumption from the GPUs at one end to those at the other, widest on top; whole replicas are grid lines."""
     shown = [s for s in reversed(found.swings) if s.width > 0 and s.low.fits | s.high.fits]
     now = found.now.gpus_of_work

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import plotly.graph_objects as go
-
 from calc import format as fmt
 from calc.speculation_curves import BATCHES, DraftCurve, Sampled
 from pages._axes import COLOURS, GREY, LINE_WIDTH, Mark, doubling, figure, linear
 from pages._charts import Series, lines
+from pages._drawing import Drawing
 
 
 def draft_figure(
     curve: DraftCurve, drafts: int, *, batch: int, at_batch: Sequence[float], sampled: Sequence[Sampled] = ()
-) -> go.Figure:
+) -> Drawing:
     """Tokens per pass as bars, speed-ups as lines with their best length marked, simulated means as crosses."""
     top = 1.1 * max(*curve.tokens_per_pass, *curve.speedup, *at_batch, 1.0)
     made = figure(
@@ -44,7 +43,7 @@ def draft_figure(
 
 
 def _draw_gain(
-    made: go.Figure, drafts: Sequence[int], gains: Sequence[float], *, name: str, colour: str
+    made: Drawing, drafts: Sequence[int], gains: Sequence[float], *, name: str, colour: str
 ) -> None:
     """A line with a star at its best length."""
     best = max(range(len(gains)), key=gains.__getitem__)
@@ -74,7 +73,7 @@ def draft_finding(curve: DraftCurve, drafts: int, *, batch: int, at_batch: Seque
     )
 
 
-def gain_figure(by_batch: Sequence[float], simulated: Mapping[int, float]) -> go.Figure:
+def gain_figure(by_batch: Sequence[float], simulated: Mapping[int, float]) -> Drawing:
     """The speed-up as the batch grows, and what the serving simulator measured."""
     made = lines(
         BATCHES,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import plotly.graph_objects as go
 
 from calc import format as fmt
 from calc.saturation import State
@@ -16,12 +15,13 @@ from calc.units import MS
 from pages._axes import Mark, fine_logarithmic, linear, shade
 from pages._charts import Series as Line
 from pages._charts import dot, lines, two_panels
+from pages._drawing import Drawing
 
 SMALLEST_S = 1e-4
 WIDE = 50.0  # from which a time axis is logarithmic
 
 
-def distribution_figure(name: str, found: Distribution, target_s: float | None) -> go.Figure:
+def distribution_figure(name: str, found: Distribution, target_s: float | None) -> Drawing:
     """The share of requests against the time that they stay below, with the target as a line."""
     longest = max(found.seconds[-1], target_s or 0.0)
     unit, scale = ("s", 1.0) if longest >= 1 else ("ms", MS)
@@ -52,7 +52,7 @@ def distribution_finding(name: str, result: SimulationResult, field: str, target
     )
 
 
-def series_figure(series: Series, num_blocks: int, replicas: int) -> go.Figure:
+def series_figure(series: Series, num_blocks: int, replicas: int) -> Drawing:
     """Running and waiting requests above, the share of the KV pool below, over time."""
     middle = (series.edges_s[1:] + series.edges_s[:-1]) / 2
     pool = 100 * series.used_blocks / max(1, num_blocks * replicas)
@@ -78,7 +78,7 @@ def series_finding(result: SimulationResult) -> str:
     )
 
 
-def goodput_figure(points: Sequence[RatePoint], now_per_s: float) -> go.Figure:
+def goodput_figure(points: Sequence[RatePoint], now_per_s: float) -> Drawing:
     """Requests that met every target against requests offered; saturated rates are shaded and hollow."""
     rates = [point.rate_per_s for point in points]
     top = 1.08 * max(rates)

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from calc.errors import RidgebeamError
@@ -20,6 +19,7 @@ from calc.formulas import FORMULAS
 from calc.provenance import Provenance
 from calc.worked import Worked
 from pages._chart_data import chart_rows
+from pages._drawing import Drawing, Prepared
 from pages._waiting import release
 
 CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
@@ -141,14 +141,14 @@ def in_lines(text: str) -> str:
     return " ".join(lines)
 
 
-def show_chart(made: go.Figure, *, alt: str, key: str, on_select: Callable[[], None] | None = None) -> None:
+def show_chart(made: Drawing, *, alt: str, key: str, on_select: Callable[[], None] | None = None) -> None:
     """A chart with the finding as its accessible name; its numbers as CSV below, as a picture in its own corner.
 
     `on_select`: called when a marker is clicked; `clicked(key)` then says which.
     """
     with st.container(gap="xxsmall"):
         st.plotly_chart(
-            made,
+            Prepared(made),
             key=key,
             alt=alt,
             config=_chart_config(key),

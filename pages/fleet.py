@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from calc import format as fmt
@@ -18,6 +17,7 @@ from calc.result import Answer
 from calc.worked import Worked
 from calc.worked_answer import worked_step
 from pages._axes import KINDS, ROWS, figure, linear
+from pages._drawing import Drawing
 from pages._inputs import answer_for
 from pages._sidebar import current_scenario
 from pages._ui import (
@@ -138,7 +138,7 @@ def _worked(found: Fleet) -> list[Worked]:
     return lines
 
 
-def fleet_figure(found: Fleet) -> go.Figure:
+def fleet_figure(found: Fleet) -> Drawing:
     """GPUs of each deployment, a bar a row, coloured by kind."""
     running = [p for p in found.placed if p.answer is not None]
     kinds = sorted(found.gpus)

@@ -2,11 +2,27 @@
 
 from pathlib import Path
 
+import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from pages._drawing import Drawing
+
 FRAME = str(Path(__file__).parents[2] / "pages/_frame.py")
 TIMEOUT_S = 240  # the first simulation compiles its loops, and a busy machine takes its time
+
+
+@pytest.fixture(autouse=True)
+def every_chart_is_checked(monkeypatch):
+    """Whatever a test has drawn, Plotly knows each of its properties: the app itself does not ask."""
+    spec = Drawing.spec
+
+    def checked(drawing):
+        made = spec(drawing)
+        go.Figure(made)
+        return made
+
+    monkeypatch.setattr(Drawing, "spec", checked)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def test_a_label_on_a_log_axis_stands_at_its_line():
         xaxis=axes.logarithmic(1, 1000, "x"),
         yaxis=axes.linear(0, 3, "y"),
         vertical=[axes.Mark(at=153, text="ridge")],
-    )
+    ).checked()
     (label,) = made.layout.annotations
     (line,) = made.layout.shapes
     assert isclose(label.x, log10(153))
@@ -45,7 +45,7 @@ def test_no_line_is_black():
         yaxis=axes.linear(0, 3, "y"),
         vertical=[axes.Mark(at=1, text="a")],
         horizontal=[axes.Mark(at=1, text="b")],
-    )
+    ).checked()
     for shape in made.layout.shapes:
         assert shape.line.color in axes.COLOURS.values()
 
@@ -58,7 +58,7 @@ def test_tick_marks_of_a_doubling_axis_are_powers_of_two():
 
 def test_memory_bar_ends_at_the_label_and_its_wall_at_the_cache(chat):
     bar = memory_bar(chat)
-    made = figures.memory_figure(chat, bar)
+    made = figures.memory_figure(chat, bar).checked()
     assert sum(trace.x[0] for trace in made.data) == pytest.approx(
         80e9 / 2**30, rel=1e-3
     )  # 26.03 + 4 + 50 GB
@@ -77,7 +77,7 @@ def words(label):
 
 
 def test_batch_figure_has_both_walls_and_the_target(chat):
-    made = figures.batch_figure([batch_curve(chat, "textbook")], tpot_target_s=0.050)
+    made = figures.batch_figure([batch_curve(chat, "textbook")], tpot_target_s=0.050).checked()
     texts = [words(label) for label in made.layout.annotations]
     assert texts == ["KV wall 79", "weights compute-bound from 153", "target 50 ms"]
     assert made.layout.xaxis.type == "log"
@@ -88,7 +88,7 @@ def test_batch_figure_has_both_walls_and_the_target(chat):
 def test_context_figure_shows_where_windows_fill():
     spec = models.load("mistralai/Mistral-7B-v0.1")
     curve = context_curve(spec, kv_dtype="bf16")
-    made = figures.context_figure(curve, wall_bytes=80e9, wall_name="card")
+    made = figures.context_figure(curve, wall_bytes=80e9, wall_name="card").checked()
     assert "32 layers full" in [words(label) for label in made.layout.annotations]
     assert "32 layers stop growing at 4,096" in figures.context_finding(curve, spec.id)
     assert made.layout.yaxis.range[1] > log10(80e9)
@@ -96,14 +96,14 @@ def test_context_figure_shows_where_windows_fill():
 
 def test_block_map_tiles_the_layers():
     groups = layer_groups(models.load("Qwen/Qwen3-8B"))
-    made = figures.layers_figure(groups)
+    made = figures.layers_figure(groups).checked()
     assert sum(sum(trace.x) for trace in made.data) == 36
     assert "36 x full attention" in figures.layers_finding(groups)
 
 
 def test_the_expert_grid_has_a_square_for_each():
     moe = experts_of(models.load("Qwen/Qwen3-30B-A3B"))
-    made = experts_figure(moe)
+    made = experts_figure(moe).checked()
     assert [len(trace.x) for trace in made.data] == [
         8,
         120,

@@ -47,7 +47,7 @@ def test_the_memory_bar_marks_what_binds_before_memory_does():
     bar = memory_bar(result)
     share = (bar.limit_bytes - bar.wall_bytes) / dict(bar.parts)["kv"]
     assert 1 + share == pytest.approx(result.sequences.batch / result.sequences.fit)
-    labels = [label.text for label in memory_figure(result, bar).layout.annotations]
+    labels = [label.text for label in memory_figure(result, bar).checked().layout.annotations]
     assert any("TPOT target: 55 at most" in label for label in labels)
     free = answer(resolve(Scenario(tpot_s=None)))
     assert memory_bar(free).limit_bytes is None  # KV memory itself binds

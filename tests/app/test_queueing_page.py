@@ -56,7 +56,7 @@ def test_a_saturated_queue_has_no_latency(open_page):
 def test_the_figure_clips_at_saturation():
     curve = queue_curve(QueueKind.MM1, service_s=0.020)
     dots = simulated_points(QueueKind.MM1, service_s=0.020, loads=(0.5,), requests=2000, seed=1)
-    made = queue_figure(curve, load=1.7, limit_s=0.150, dots=dots)
+    made = queue_figure(curve, load=1.7, limit_s=0.150, dots=dots).checked()
     assert made.layout.xaxis.range == (0, 101)
     assert made.layout.shapes[0].x0 == 100
     assert "saturated" in queue_finding(curve, load=1.7, mean_s=float("inf"))

@@ -181,7 +181,7 @@ def test_bars_state_their_shares():
     shares = {bar.label: bar.share for bar in bars}
     assert shares["Memory bandwidth"] == pytest.approx(1774 / 2039, rel=1e-3)
     assert shares["Products, bf16"] == pytest.approx(271 / 312, rel=1e-3)
-    made = _probe_figures.bars_figure(bars, peak_name="the datasheet")
+    made = _probe_figures.bars_figure(bars, peak_name="the datasheet").checked()
     assert list(made.data[0].y) == [bar.label for bar in bars]
     assert len(made.layout.shapes) == sum(bar.usual is not None for bar in bars)
     assert "87%" in _probe_figures.bars_finding(bars, peak_name="the datasheet")
