@@ -11,7 +11,6 @@ from dataclasses import replace
 from calc.engine import LLAMA_CPP_ENGINES
 from calc.errors import InputError, MissingSpec
 from calc.layout import Layout
-from calc.memory.kv import decoder_sublayers
 from calc.model import Attention, LatentAttention, ModelSpec
 from calc.quantization import weight_bytes
 from calc.result import Answer, Inputs
@@ -81,7 +80,7 @@ def _layouts(inputs: Inputs) -> tuple[Layout, ...]:
 
 
 def _query_heads(spec: ModelSpec) -> int | None:
-    heads = [s.n_heads for _, s in decoder_sublayers(spec) if isinstance(s, Attention | LatentAttention)]
+    heads = [s.n_heads for _, s in spec.decoder_sublayers() if isinstance(s, Attention | LatentAttention)]
     return min(heads) if heads else None
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from math import exp
 
 from calc import format as fmt
-from calc.model import Moe
 from calc.profile import Profile
 from calc.result import Answer, Inputs
 from calc.scenario import Fidelity, Traffic
@@ -284,8 +283,7 @@ def _step_times(inputs: Inputs, profile: Profile, tp: int) -> Iterator[Assumptio
     ]
     if tp > 1:
         groups.append(("messages between GPUs", ("collectives.factor",), "collectives.factor"))
-    kinds = {type(s) for stack in inputs.spec.stacks for run in stack.runs for s in run.block.sublayers}
-    if Moe in kinds:
+    if inputs.spec.has_experts:
         groups.append(("distinct experts touched", ("experts.routing",), "experts.routing"))
     for name, numbers, lead in groups:
         yield _of_numbers(inputs, profile, name, numbers, lead)

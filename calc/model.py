@@ -292,6 +292,12 @@ class Stack:
     def n_layers(self) -> int:
         return sum(run.count for run in self.runs)
 
+    def sublayers(self) -> Iterator[tuple[int, Sublayer]]:
+        """(how often it is run, sublayer), in order."""
+        for run in self.runs:
+            for sublayer in run.block.sublayers:
+                yield run.count, sublayer
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
@@ -328,6 +334,16 @@ class ModelSpec:
         """The stack that generates tokens; None for encoders and rerankers."""
         found = self.stacks_of(Role.DECODER)
         return found[0] if found else None
+
+    def decoder_sublayers(self) -> Iterator[tuple[int, Sublayer]]:
+        """(how often it is run, sublayer) of the stack that generates; nothing for encoders."""
+        if self.decoder is not None:
+            yield from self.decoder.sublayers()
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether the stack that generates routes tokens to experts."""
+        return any(isinstance(sublayer, Moe) for _, sublayer in self.decoder_sublayers())
 
 
 def positive(**fields: int) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from calc.block_map import describe, layer_groups
-from calc.memory.kv import decoder_sublayers
 from calc.model import Attention, CompressedAttention, Indexer, LatentAttention, Mixer, ModelSpec
 from calc.quantization import FORMATS, cache_bytes
 
@@ -49,7 +48,7 @@ class Pattern:
 def state_rows(spec: ModelSpec, kv_dtype: str = "bf16") -> tuple[StateRow, ...]:
     """One row for each kind of state that the decoder keeps, in the order of its layers; nothing for encoders."""
     merged: dict[tuple[str, str, int | None], list[int]] = {}
-    for count, sublayer in decoder_sublayers(spec):
+    for count, sublayer in spec.decoder_sublayers():
         for row in _rows(sublayer, kv_dtype):
             total = merged.setdefault((row.kind, row.per, row.window), [0, 0, 0])
             total[0] += count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calc.block_map import describe
-from calc.memory.kv import decoder_sublayers, kv_bytes_per_token, sequence_bytes
+from calc.memory.kv import kv_bytes_per_token, sequence_bytes
 from calc.model import Attention, LatentAttention, ModelSpec
 from calc.quantization import cache_bytes
 from calc.worked import Worked
@@ -24,7 +24,7 @@ def worked_weights(*, parameters: int, stored_bytes: int) -> Worked:
 def worked_token(spec: ModelSpec, kv_dtype: str) -> tuple[Worked, ...]:
     """What one token adds to the cache: a line for each kind of layer whose cache grows with every token."""
     kinds: dict[tuple[str, int], list[tuple[int, Attention | LatentAttention]]] = {}
-    for times, sublayer in decoder_sublayers(spec):
+    for times, sublayer in spec.decoder_sublayers():
         if isinstance(sublayer, Attention | LatentAttention) and _grows(sublayer):
             kind = (describe(sublayer), sublayer.cached_elements_per_token)
             kinds.setdefault(kind, []).append((times, sublayer))

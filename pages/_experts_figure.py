@@ -15,13 +15,7 @@ CELL_PX = 22
 
 def experts_of(spec: ModelSpec) -> Moe | None:
     """The mixture with the most experts, or None in a dense model."""
-    found = [
-        sublayer
-        for stack in spec.stacks
-        for run in stack.runs
-        for sublayer in run.block.sublayers
-        if isinstance(sublayer, Moe)
-    ]
+    found = [s for stack in spec.stacks for _, s in stack.sublayers() if isinstance(s, Moe)]
     return max(found, key=lambda moe: moe.n_experts, default=None)
 
 

@@ -17,8 +17,7 @@ import numpy as np
 from calc.engine import engine_named
 from calc.layout import Layout
 from calc.memory.engines import EngineSettings, ledger
-from calc.memory.kv import decoder_sublayers
-from calc.model import ModelSpec, Moe
+from calc.model import ModelSpec
 from calc.profile import Calibration
 from calc.step import OfflineWork, StepModel, offline_tokens_per_s
 from calc.step.links import PCIE_HOSTS
@@ -86,8 +85,7 @@ def open_layouts(point: PointMeasurement, spec: ModelSpec) -> tuple[Layout, ...]
     if point.group == MLPERF:
         degrees = [(tp, pp) for tp in (1, 2, 4, 8) for pp in (1, 2, 4, 8) if tp * pp <= MLPERF_NODE]
         return tuple(Layout(tp=tp, pp=pp) for tp, pp in degrees if point.gpus % (tp * pp) == 0)
-    experts = any(isinstance(sublayer, Moe) for _, sublayer in decoder_sublayers(spec))
-    if not experts or stated.tp == 1 or stated.ep or stated.pp > 1:
+    if not spec.has_experts or stated.tp == 1 or stated.ep or stated.pp > 1:
         return (stated,)
     return stated, Layout(tp=stated.tp, ep=stated.tp, attention_dp=stated.tp)
 

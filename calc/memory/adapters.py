@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.errors import InputError
-from calc.model import ModelSpec, Part, Role, Split
+from calc.model import ModelSpec, Part, Split, Weight
 
 ADAPTED_PARTS = (Part.ATTENTION, Part.MIXER, Part.MLP, Part.SHARED_EXPERTS)
 """Matrices that engines adapt by default: attention and dense feed-forward; routed experts are left alone."""
@@ -26,16 +26,18 @@ def adapter_bytes_per_gpu(spec: ModelSpec, *, adapters: int, rank: int, tp: int 
         )
     if not adapters:
         return 0
-    total = 0
-    for stack in spec.stacks:
-        if stack.role is not Role.DECODER:
-            continue
-        for run in stack.runs:
-            for sublayer in run.block.sublayers:
-                for weight in sublayer.weights:
-                    if weight.part in ADAPTED_PARTS and len(weight.shape) == 2 and not weight.buffer:
-                        out, into = weight.shape
-                        a = into // tp if weight.split is Split.ROW else into
-                        b = out // tp if weight.split in {Split.COLUMN, Split.KV_HEADS} else out
-                        total += run.count * rank * (a + b)
-    return total * adapters * ADAPTER_BYTES
+    sides = sum(
+        count * _adapted_sides(weight, tp)
+        for count, sublayer in spec.decoder_sublayers()
+        for weight in sublayer.weights
+        if weight.part in ADAPTED_PARTS and len(weight.shape) == 2 and not weight.buffer
+    )
+    return sides * rank * adapters * ADAPTER_BYTES
+
+
+def _adapted_sides(weight: Weight, tp: int) -> int:
+    """Width of A's inputs and B's outputs on one GPU."""
+    out, into = weight.shape
+    a = into // tp if weight.split is Split.ROW else into
+    b = out // tp if weight.split in {Split.COLUMN, Split.KV_HEADS} else out
+    return a + b

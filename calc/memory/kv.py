@@ -6,11 +6,10 @@ Layers of four kinds: unbounded (every token adds), windowed or chunked (at most
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from calc.errors import InputError
-from calc.model import Attention, CompressedAttention, LatentAttention, Mixer, ModelSpec, Sublayer
+from calc.model import Attention, CompressedAttention, LatentAttention, Mixer, ModelSpec
 from calc.quantization import FORMATS, cache_bytes
 
 
@@ -50,7 +49,7 @@ def kv_bytes_per_token(spec: ModelSpec, kv_dtype: str = "bf16") -> int:
 def kv_heads(spec: ModelSpec) -> int | None:
     """KV heads that tensor parallelism can divide; None where the cache is one latent that every rank holds."""
     found = []
-    for _, sublayer in decoder_sublayers(spec):
+    for _, sublayer in spec.decoder_sublayers():
         if isinstance(sublayer, LatentAttention | CompressedAttention):
             return None
         if isinstance(sublayer, Attention) and sublayer.cached_elements_per_token:
@@ -67,7 +66,7 @@ def kv_copies(spec: ModelSpec, tp: int) -> float:
 def windows(spec: ModelSpec, kv_dtype: str = "bf16") -> tuple[Window, ...]:
     """Windowed and chunked layers, grouped by their window, smallest first."""
     groups: dict[tuple[int, bool], list[int]] = {}
-    for count, sublayer in decoder_sublayers(spec):
+    for count, sublayer in spec.decoder_sublayers():
         if isinstance(sublayer, CompressedAttention):
             key, elements = (sublayer.window, False), sublayer.entry_elements
         elif isinstance(sublayer, Attention) and (sublayer.window or sublayer.chunk) and not sublayer.cross:
@@ -88,7 +87,7 @@ def windows(spec: ModelSpec, kv_dtype: str = "bf16") -> tuple[Window, ...]:
 def compressed(spec: ModelSpec, kv_dtype: str = "bf16") -> tuple[Compressed, ...]:
     """Layers that keep one entry per `ratio` tokens (DeepSeek-V4), by ratio."""
     groups: dict[int, list[int]] = {}
-    for count, sublayer in decoder_sublayers(spec):
+    for count, sublayer in spec.decoder_sublayers():
         if isinstance(sublayer, CompressedAttention) and sublayer.ratio is not None:
             group = groups.setdefault(sublayer.ratio, [0, 0, 0])
             group[0] += count
@@ -114,7 +113,7 @@ def cross_bytes_per_encoder_token(spec: ModelSpec, kv_dtype: str = "bf16") -> in
     """Bytes that one encoder (or image) token keeps in the cross-attention layers, fixed after encoding."""
     return sum(
         count * cache_bytes(sublayer.cached_elements_per_token, kv_dtype)
-        for count, sublayer in decoder_sublayers(spec)
+        for count, sublayer in spec.decoder_sublayers()
         if isinstance(sublayer, Attention) and sublayer.cross
     )
 
@@ -122,7 +121,7 @@ def cross_bytes_per_encoder_token(spec: ModelSpec, kv_dtype: str = "bf16") -> in
 def state_elements(spec: ModelSpec) -> tuple[int, int]:
     """(convolution, recurrent) elements of fixed state that one sequence keeps."""
     conv = recurrent = 0
-    for count, sublayer in decoder_sublayers(spec):
+    for count, sublayer in spec.decoder_sublayers():
         if isinstance(sublayer, Mixer):
             conv += count * sublayer.conv_elements
             recurrent += count * sublayer.recurrent_elements
@@ -137,7 +136,7 @@ def state_bytes_per_sequence(spec: ModelSpec) -> int:
             FORMATS[sublayer.conv_format].tensor_bytes((sublayer.conv_elements,))
             + FORMATS[sublayer.recurrent_format].tensor_bytes((sublayer.recurrent_elements,))
         )
-        for count, sublayer in decoder_sublayers(spec)
+        for count, sublayer in spec.decoder_sublayers()
         if isinstance(sublayer, Mixer)
     )
 
@@ -211,7 +210,7 @@ def _token_cache_bytes(spec: ModelSpec, kv_dtype: str) -> int:
     """Keys, values and latents of one token on layers that keep every token."""
     return sum(
         count * cache_bytes(sublayer.cached_elements_per_token, kv_dtype)
-        for count, sublayer in decoder_sublayers(spec)
+        for count, sublayer in spec.decoder_sublayers()
         if isinstance(sublayer, LatentAttention)
         or (isinstance(sublayer, Attention) and not (sublayer.cross or sublayer.window or sublayer.chunk))
     )
@@ -221,16 +220,8 @@ def _token_index_bytes(spec: ModelSpec, kv_dtype: str) -> int:
     """Index keys of one token on layers that keep every token's."""
     return sum(
         count * cache_bytes(sublayer.indexer.head_dim, kv_dtype)
-        for count, sublayer in decoder_sublayers(spec)
+        for count, sublayer in spec.decoder_sublayers()
         if isinstance(sublayer, LatentAttention | Attention)
         and sublayer.indexer is not None
         and sublayer.indexer.owns_keys
     )
-
-
-def decoder_sublayers(spec: ModelSpec) -> Iterator[tuple[int, Sublayer]]:
-    """(times, sublayer) of the stack that generates; nothing for encoders."""
-    if spec.decoder is not None:
-        for run in spec.decoder.runs:
-            for sublayer in run.block.sublayers:
-                yield run.count, sublayer

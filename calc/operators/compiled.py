@@ -93,11 +93,10 @@ def _features(spec: ModelSpec, quantization: str | None) -> dict[str, float]:
     stacks = (spec.decoder,) if spec.decoder is not None else spec.stacks
     for stack in stacks:
         format_of = _format_of(stack.role, quantization)
-        for run in stack.runs:
-            found["layers"] += run.count * len(run.block.sublayers) / 2.0
-            for sublayer in run.block.sublayers:
-                for name in _sublayer_features(sublayer, format_of):
-                    found[name] += run.count
+        for count, sublayer in stack.sublayers():
+            found["layers"] += count / 2.0
+            for name in _sublayer_features(sublayer, format_of):
+                found[name] += count
     return found
 
 

@@ -19,7 +19,7 @@ from calc.engine import LLAMA_CPP_ENGINES
 from calc.errors import InputError
 from calc.layout import Layout
 from calc.memory.engines.sharding import check_heads
-from calc.model import ModelSpec, Moe
+from calc.model import ModelSpec
 from calc.result import Inputs, Offer
 from calc.scenario import Scenario
 
@@ -220,7 +220,7 @@ def _shapes(spec: ModelSpec, engine: str, most: int) -> Iterator[Layout]:
         for pp in stages:
             if tp * pp <= most and pp <= layers:
                 yield Layout(tp=tp, pp=pp)
-    if has_experts(spec) and engine not in LLAMA_CPP_ENGINES:
+    if spec.has_experts and engine not in LLAMA_CPP_ENGINES:
         for tp in POWERS[1:]:
             if tp <= most:
                 yield Layout(tp=tp, ep=tp)
@@ -234,12 +234,6 @@ def _shareable(spec: ModelSpec, layouts: Iterator[Layout]) -> Iterator[Layout]:
         except InputError:
             continue
         yield layout
-
-
-def has_experts(spec: ModelSpec) -> bool:
-    """Whether the decoder has expert layers."""
-    runs = spec.decoder.runs if spec.decoder is not None else ()
-    return any(isinstance(sublayer, Moe) for run in runs for sublayer in run.block.sublayers)
 
 
 def placed(layout: Layout, accelerator: Accelerator) -> Layout | None:

@@ -79,7 +79,7 @@ def caching_layers(spec):
     """Layers that keep a cache of their own tokens; shared, cross and recurrent ones do not."""
     return sum(
         count
-        for count, sublayer in kv.decoder_sublayers(spec)
+        for count, sublayer in spec.decoder_sublayers()
         if isinstance(sublayer, LatentAttention | CompressedAttention)
         or (isinstance(sublayer, Attention) and not sublayer.cross and sublayer.cached_elements_per_token)
     )

@@ -239,12 +239,10 @@ def _weight_formats(start: Step) -> Iterator[Step]:
 
 def _wider(spec: ModelSpec, start: Step) -> Iterator[Step]:
     """More GPUs for one replica, by tensor parallelism as far as the heads can be divided."""
-    heads = 1
-    if spec.decoder is not None:
-        for run in spec.decoder.runs:
-            for sublayer in run.block.sublayers:
-                if isinstance(sublayer, Attention | LatentAttention):
-                    heads = max(heads, sublayer.n_heads)
+    heads = max(
+        (s.n_heads for _, s in spec.decoder_sublayers() if isinstance(s, Attention | LatentAttention)),
+        default=1,
+    )
     for factor in (2, 4, 8, 16, 32):
         tp = start.layout.tp * factor
         if tp <= heads and heads % tp == 0:

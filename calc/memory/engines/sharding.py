@@ -17,7 +17,6 @@ from functools import lru_cache
 from calc.errors import InputError
 from calc.layout import Layout
 from calc.memory.engines.shapes import ModelShape
-from calc.memory.kv import decoder_sublayers
 from calc.model import (
     Attention,
     Block,
@@ -116,7 +115,7 @@ def check_heads(spec: ModelSpec, layout: Layout) -> None:
     layers or rows and has no such rule.
     """
     tp = layout.attention_tp
-    for _, sublayer in decoder_sublayers(spec):
+    for _, sublayer in spec.decoder_sublayers():
         if isinstance(sublayer, Attention | LatentAttention) and sublayer.n_heads % tp:
             heads = sublayer.n_heads
             fitting = ", ".join(str(degree) for degree in range(1, min(heads, 64) + 1) if heads % degree == 0)
@@ -333,10 +332,7 @@ def experts_width(shape: ModelShape, plan: ShardPlan) -> int:
 
 def expert_format(shape: ModelShape, plan: ShardPlan) -> str:
     """The format that routed experts run in; "" for dense models."""
-    for block in shape.blocks:
-        for sublayer in block.sublayers:
-            if isinstance(sublayer, Moe):
-                for weight in sublayer.weights:
-                    if weight.part is Part.EXPERTS:
-                        return stored_in(weight, Role.DECODER, plan.quantization).name
-    return ""
+    mixtures = (s for block in shape.blocks for s in block.sublayers if isinstance(s, Moe))
+    experts = (weight for moe in mixtures for weight in moe.weights if weight.part is Part.EXPERTS)
+    one = next(experts, None)
+    return "" if one is None else stored_in(one, Role.DECODER, plan.quantization).name

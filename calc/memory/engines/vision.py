@@ -97,12 +97,7 @@ def vision_shape(model_type: str, stack: Stack) -> VisionShape:
     item = IMAGE_ITEMS.get(model_type)
     used = item or DEFAULT_ITEM
     intermediate = max(
-        (
-            sublayer.intermediate
-            for run in stack.runs
-            for sublayer in run.block.sublayers
-            if isinstance(sublayer, Mlp)
-        ),
+        (sublayer.intermediate for _, sublayer in stack.sublayers() if isinstance(sublayer, Mlp)),
         default=4 * stack.width,
     )
     return VisionShape(
