@@ -199,27 +199,29 @@ def _groups(question: Question, never: Counter[str]) -> Iterator[Group]:
         never[UNPUBLISHED] += len(offers) - len(timed)
         chosen = question.layouts or layouts_of(spec, engine, most=question.largest_replica)
         places = _placements(question, chosen, timed)
-        for quantization in question.weight_formats:
-            if is_foreign(quantization, engine) and quantization != question.inputs.scenario.quantization:
-                continue
-            formats = served_formats(spec, quantization)
-            for kv_dtype in question.kv_formats:
-                served = [
-                    bool(formats_support(formats, kv_dtype, engine, offer.accelerator)) for offer in timed
-                ]
-                never[NOT_SERVED] += served.count(False)
-                for (layout, those), (scheduling, scenario) in product(places.items(), scheduled):
-                    offered = tuple(timed[place] for place in those if served[place])
-                    if offered:
-                        yield Group(
-                            engine=engine,
-                            layout=layout,
-                            quantization=quantization,
-                            kv_dtype=kv_dtype,
-                            scheduling=scheduling,
-                            scenario=scenario,
-                            offers=offered,
-                        )
+        formats = {
+            name: served_formats(spec, name)
+            for name in question.weight_formats
+            if not is_foreign(name, engine) or name == question.inputs.scenario.quantization
+        }
+        for quantization, kv_dtype in product(formats, question.kv_formats):
+            served = [
+                bool(formats_support(formats[quantization], kv_dtype, engine, offer.accelerator))
+                for offer in timed
+            ]
+            never[NOT_SERVED] += served.count(False)
+            for (layout, those), (scheduling, scenario) in product(places.items(), scheduled):
+                offered = tuple(timed[place] for place in those if served[place])
+                if offered:
+                    yield Group(
+                        engine=engine,
+                        layout=layout,
+                        quantization=quantization,
+                        kv_dtype=kv_dtype,
+                        scheduling=scheduling,
+                        scenario=scenario,
+                        offers=offered,
+                    )
 
 
 def _tuned(group: Group) -> list[Offer]:
