@@ -228,7 +228,7 @@ class Accelerator:
             if self.memory_label_bytes is None:
                 raise MissingSpec(
                     f"{self.name} has no memory of its own; it depends on what is fitted.",
-                    next_step="Say how much there is (--device-memory-gib).",
+                    next_step="Say how much there is: Memory of one device, under layout, engine, price; --device-memory-gib on the command line.",
                 )
             return _shares_of(self.memory_label_bytes, LABEL_SHARES)
         if self.vendor != "NVIDIA":

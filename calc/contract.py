@@ -10,9 +10,10 @@ from math import expm1, isfinite
 from typing import Any
 
 from calc.arrays import first
+from calc.engine import engine_named
 from calc.errors import InputError
-from calc.expected import launch_command
 from calc.format_support import check_engine, not_served
+from calc.handover import commands_of
 from calc.layout import Layout
 from calc.levers import LeverEffect
 from calc.operators import ForwardPass
@@ -137,7 +138,7 @@ def plan_json(result: Answer) -> Json:
         "usd_per_hour": result.cost.usd_per_hour,
         "usd_per_mtok_out": result.cost.usd_per_million_output,
         "price_note": result.cost.note,
-        "launch": [launch_command(scenario, result.inputs.spec, layout)],
+        "launch": [command.text for command in commands_of(result, engine_named(scenario.engine))],
         "assumptions": list(result.assumptions),
         "memory": {
             "weights_bytes_per_gpu": round(result.memory.weight_bytes_per_gpu),

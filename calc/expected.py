@@ -7,7 +7,6 @@ where on the curve each of them then works.
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -16,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from calc.accelerator import Accelerator
 from calc.arrays import first
-from calc.engine import engine_named
+from calc.engine import LLAMA_CPP_ENGINES, engine_named
 from calc.kv_offload import Held, Reuse, reuse_of, room_behind, way_back
 from calc.layout import Layout
 from calc.memory.adapters import adapter_bytes_per_gpu
 from calc.memory.engines import EngineSettings, Ledger, LineKind, ledger
+from calc.memory.engines.llama_cpp import most_slots
 from calc.memory.kv import sequence_bytes
-from calc.memory.launch_flags import launch_flags
 from calc.model import ModelSpec
 from calc.operators import ForwardPass
 from calc.provenance import Estimate
@@ -78,12 +77,6 @@ def engine_settings(scenario: Scenario, *, max_model_len: int | None) -> EngineS
 def tokens_of_pass(scenario: Scenario) -> float:
     """Tokens that a sequence gains in one step: one, or more where proposals are verified."""
     return float(tokens_per_pass(acceptance=scenario.acceptance, drafts=scenario.draft_tokens))
-
-
-def launch_command(scenario: Scenario, spec: ModelSpec, layout: Layout) -> str:
-    """The command that starts one replica with the settings that were assumed, quoted for a POSIX shell."""
-    settings = engine_settings(scenario, max_model_len=length_limit(scenario, spec))
-    return shlex.join(launch_flags(spec.id, layout, settings))
 
 
 def length_limit(scenario: Scenario, spec: ModelSpec) -> int:
@@ -160,7 +153,11 @@ def memory_of(
     kept = max(1, round(scenario.input_tokens + scenario.output_tokens))
     mean = ledger(spec, accelerator, layout, replace(chosen, max_model_len=kept), nearest=False)
     ranks = layout.attention_ranks
-    fit = mean.kv.most_running * ranks if mean.kv.available_bytes > 0 else 0
+    running = mean.kv.most_running
+    if chosen.engine in LLAMA_CPP_ENGINES:
+        slots = most_slots(spec, accelerator, layout, chosen)
+        running = slots if chosen.max_seqs is None else min(slots, chosen.max_seqs)
+    fit = running * ranks if mean.kv.available_bytes > 0 else 0
     rank = found.tightest
     weights = rank.bytes_of(LineKind.WEIGHTS)
     per_token = sequence_bytes(spec, kept, scenario.kv_format) / kept
@@ -175,7 +172,7 @@ def memory_of(
             kv_copies=1,
             kv_bytes_per_token=per_token,
             kv_bytes=max(0.0, room) * layout.gpus_per_replica,
-            tokens=max(mean.kv.tokens, mean.kv.most_running * kept),
+            tokens=max(mean.kv.tokens, running * kept),
         ),
         found,
         fit,

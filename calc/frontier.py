@@ -84,7 +84,14 @@ def operating_points(inputs: Inputs, offer: Offer) -> tuple[Operating, ...]:
             offer=offer,
             catalogue=(),
             scenario=replace(
-                inputs.scenario, gpu=offer.accelerator.id, gpu_json="", tp=tp, kv_bytes_per_gpu=None
+                inputs.scenario,
+                gpu=offer.accelerator.id,
+                gpu_json="",
+                tp=tp,
+                pp=1,
+                dp=1,
+                nodes=1,
+                kv_bytes_per_gpu=None,
             ),
         )
         try:

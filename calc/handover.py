@@ -173,15 +173,16 @@ def launch_settings(result: Answer, engine: Engine) -> EngineSettings:
     settings = replace(settings, engine=engine)
     if engine is not Engine(scenario.engine):
         settings = replace(settings, version=None, memory_utilization=None, available_kv_bytes=None)
-        settings = replace(settings, unified_cache=False)  # llama.cpp: every slot has the whole length limit
     elif engine not in UTILIZATION_ENGINES:
         settings = replace(settings, memory_utilization=None)
-    if settings.max_seqs is None and result.sequences is not None:
-        batch = result.sequences.batch
-        bound = result.sequences.binding not in {Limit.KV_MEMORY, Limit.ENGINE}
-        slots = engine in LLAMA_CPP_ENGINES
-        if bound or slots or batch > DEFAULT_SEQUENCES:
-            settings = replace(settings, max_seqs=max(1, batch // result.layout.attention_ranks))
+    if result.sequences is None:
+        return settings
+    batch = result.sequences.batch
+    if engine in LLAMA_CPP_ENGINES:  # every slot has the whole length limit
+        return replace(settings, unified_cache=False, max_seqs=max(1, min(batch, settings.max_seqs or batch)))
+    bound = result.sequences.binding not in {Limit.KV_MEMORY, Limit.ENGINE}
+    if settings.max_seqs is None and (bound or batch > DEFAULT_SEQUENCES):
+        settings = replace(settings, max_seqs=max(1, batch // result.layout.attention_ranks))
     return settings
 
 

@@ -59,8 +59,13 @@ def memory_finding(result: Answer, bar: MemoryBar) -> str:
     )
 
 
-def context_figure(curve: ContextCurve, *, wall_bytes: float, wall_name: str) -> Drawing:
-    """Bytes of one sequence against its length, with the edges of windows and the accelerator's memory."""
+def context_figure(curve: ContextCurve, *, wall_bytes: float | None, wall_name: str) -> Drawing:
+    """Bytes of one sequence against its length, with the edges of windows and the accelerator's memory where it has its own."""
+    wall = (
+        []
+        if wall_bytes is None
+        else [Mark(at=wall_bytes, text=f"all of one {wall_name}", colour="kv wall", dash="solid")]
+    )
     marks = [
         Mark(at=window, text=f"{fmt.plural(layers, 'layer')} full", colour="compute", level=n % 2)
         for n, (window, layers) in enumerate(curve.kinks)
@@ -70,10 +75,13 @@ def context_figure(curve: ContextCurve, *, wall_bytes: float, wall_name: str) ->
         [Series(name="one sequence", values=curve.bytes, colour="kv")],
         xaxis=doubling(1, max(curve.tokens), "tokens in the sequence"),
         yaxis=logarithmic(
-            max(1, min(curve.bytes) / 2), 3 * max(*curve.bytes, wall_bytes), "cache and state", unit="B"
+            max(1, min(curve.bytes) / 2),
+            3 * max(*curve.bytes, wall_bytes or 0.0),
+            "cache and state",
+            unit="B",
         ),
         vertical=marks,
-        horizontal=[Mark(at=wall_bytes, text=f"all of one {wall_name}", colour="kv wall", dash="solid")],
+        horizontal=wall,
         height=340,
     )
 

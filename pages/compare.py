@@ -9,7 +9,9 @@ import streamlit as st
 from calc import format as fmt
 from calc.errors import InputError
 from calc.frontier import Operating, at_interactivity, offered, operating_points
+from calc.result import Inputs
 from calc.scenario import Fidelity, Scenario
+from calc.sized import length_verdict
 from calc.worked_run import worked_operating
 from pages._frontier_figure import frontier_figure, frontier_finding
 from pages._inputs import BY_VALUE, TTL, current_inputs, inputs_for
@@ -49,9 +51,7 @@ def main() -> None:
     }
     found = {names[gpu]: points for gpu in chosen if (points := _points(offered(scenario), gpu))}
     if not found:
-        raise InputError(
-            "accelerators", ", ".join(names.values()), "the model fits on none of them, up to 8 GPUs"
-        )
+        raise InputError("accelerators", ", ".join(names.values()), _why_none(inputs))
     at = {name: at_interactivity(points, speed) for name, points in found.items()}
     baseline = names[pinned] if pinned in names else next(iter(found))
     with top:
@@ -91,6 +91,18 @@ def main() -> None:
         "Arrivals: at every point as many users as the batch wait for their answers and ask again. *Simulate traffic* has arrivals.",
         "That a GPU which waits for memory draws less than its power limit, from which watts are counted.",
         "At textbook fidelity: messages between the GPUs of a layout, which are not free.",
+    )
+
+
+def _why_none(inputs: Inputs) -> str:
+    """Why no accelerator has a point: what is asked of the model, or its size."""
+    if inputs.spec.decoder is None:
+        return f"none of them has tokens per second: {inputs.spec.id} generates no tokens"
+    length = length_verdict(inputs)
+    return (
+        "the model fits on none of them, up to 8 GPUs"
+        if length.fits
+        else f"nothing serves this: {length.reason}"
     )
 
 

@@ -89,7 +89,8 @@ def _headline(found: Ledger) -> str:
         return f"{_engine(found)} {would} start: {found.verdict.reason.rstrip('.')}."
     return (
         f"{_engine(found)} will log {fmt.count(kv.printed_tokens)} tokens: "
-        f"{fmt.significant(kv.max_concurrency)} sequences of {fmt.count(kv.max_model_len)}."
+        f"{fmt.significant(kv.max_concurrency)} {'sequence' if kv.max_concurrency == 1 else 'sequences'} "
+        f"of {fmt.count(kv.max_model_len)}."
     )
 
 

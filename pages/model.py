@@ -42,12 +42,18 @@ def main() -> None:
     per_token = kv_bytes_per_token(spec, kv_dtype)
     tokens = min(spec.max_positions or CONVERSATION_TOKENS, CONVERSATION_TOKENS)
     conversation = sequence_bytes(spec, tokens, kv_dtype)
-    show_title(
-        f"{fmt.parameters(counted.total)} parameters, {fmt.binary_bytes(per_token)} of KV per token; "
-        f"a conversation of {fmt.count(tokens)} tokens needs {fmt.decimal_bytes(conversation)}.",
-        plain_text(f"{spec.id}, KV cache in {kv_dtype}."),
+    kept = (
+        f"{fmt.binary_bytes(per_token)} of KV per token; a conversation of {fmt.count(tokens)} tokens needs "
+        f"{fmt.decimal_bytes(conversation)}"
+        if spec.decoder is not None
+        else "and nothing is kept between tokens: it reads a text and generates none"
     )
-    _predict(spec, stored, kv_dtype)
+    show_title(
+        f"{fmt.parameters(counted.total)} parameters, {kept}.",
+        plain_text(f"{spec.id}, KV cache in {kv_dtype}." if spec.decoder is not None else f"{spec.id}."),
+    )
+    if conversation:
+        _predict(spec, stored, kv_dtype)
     weights, token = (
         worked_weights(parameters=counted.total, stored_bytes=stored.stored),
         worked_token(spec, kv_dtype),
@@ -55,7 +61,8 @@ def main() -> None:
     show_metrics(_metrics(counted, weights, token, per_token))
     curve = context_curve(spec, kv_dtype=kv_dtype)
     if curve.bytes[-1]:
-        made = context_figure(curve, wall_bytes=accelerator.memory_label_bytes, wall_name=accelerator.name)
+        room = inputs.scenario.device_memory_bytes or accelerator.memory_label_bytes
+        made = context_figure(curve, wall_bytes=room, wall_name=accelerator.name)
         show_chart(made, alt=context_finding(curve, spec.id), key="model-context")
     groups = layer_groups(spec)
     st.header("Layers", anchor=False)

@@ -394,7 +394,8 @@ def test_a_simulated_clock_beyond_doubles_is_refused(run, option, value):
 
 
 def test_one_user_at_home_needs_one_card(run):
-    # llama.cpp serves one sequence at a time by default, and 30% more than one user is still one.
+    # 30% more than one user is still one. Thirteen slots of 16,000 tokens at 256 KiB are 54.5 GB beside 20 GB of weights:
+    # more than three cards of 24 GiB hold, and within four.
     words = [
         "plan",
         "Qwen/Qwen3-32B",
@@ -408,7 +409,7 @@ def test_one_user_at_home_needs_one_card(run):
     code, record = run(*words, "--concurrency", "1", "--input", "7000", "--output", "1000")
     assert (code, record["plans"][0]["gpus"]) == (0, 1)
     code, record = run(*words, "--concurrency", "10", "--input", "7000", "--output", "1000")
-    assert (code, record["plans"][0]["gpus"]) == (0, 13)
+    assert (code, record["plans"][0]["gpus"]) == (0, 4)
 
 
 def test_a_named_part_without_a_needed_number_says_which(run):

@@ -218,3 +218,18 @@ def test_the_model_page_reads_a_hybrid_in_lines(open_page):
     # 23 layers: 3 rows of 6,144 channels in 16 bit, 64 heads of 64 x 128 in 32 bit
     assert 23 * (3 * 6144 * 2 + 64 * 64 * 128 * 4) == 49_082_368
     assert rows[0]["fixed per sequence"] == "46.8 MiB"
+
+
+def test_a_model_that_generates_nothing_is_shown_and_named_where_nothing_can_be_planned(open_page):
+    reranker = {"model": "BAAI/bge-reranker-v2-m3"}
+    app = open_page("model.py", **reranker)
+    assert not app.error
+    assert "generates none" in titles(app)[0]
+    assert "generates no tokens" in text_of(open_page("compare.py", **reranker).error[0])
+
+
+def test_a_socket_whose_memory_nobody_said_is_shown_without_a_wall(open_page):
+    socket = {"gpu": "epyc-9654", "engine": "llama.cpp", "model": "Qwen/Qwen3-8B"}
+    assert not open_page("model.py", **socket).error
+    assert "Memory of one device" in text_of(open_page(**socket).error[0])
+    assert not open_page(**socket, mem_gib="384", tpot_ms="").error

@@ -27,6 +27,7 @@ from calc.quantization import FORMATS, format_after
 from calc.units import GIB, MIB
 from calc.verdict import Verdict
 
+MOST_SLOTS = 256  # LLAMA_MAX_SEQ of llama.cpp's llama-cparams.h
 CELL_PADDING = 256  # windows are padded to this many cells
 MICRO_BATCH = 512  # n_ubatch
 OLLAMA_CONTEXT = 4096  # Ollama's default on cards below 24 GiB
@@ -313,6 +314,26 @@ def longest_context(
         shorter = replace(start, context=middle)
         needed = cache_bytes_of(blocks, shorter, cells_of(shorter, settings), settings).total
         if needed <= available_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def most_slots(spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings) -> int:
+    """Most slots of `settings.max_model_len` tokens with which the server starts; 0 when not even one fits.
+
+    The default of one slot is a setting and no limit of the card; every slot has its own cells, so that all of them can be as
+    long. Layers that Ollama leaves on the host with one slot stay there: more slots do not push out others.
+    """
+    settings = replace(settings, unified_cache=False)
+    if settings.gpu_layers is None and settings.engine is Engine.OLLAMA:
+        alone = replace(settings, max_seqs=1)
+        settings = replace(settings, gpu_layers=fitting_layers(spec, accelerator, layout, alone))
+    low, high = 0, MOST_SLOTS
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(llama_cpp_memory(spec, accelerator, layout, replace(settings, max_seqs=middle))):
             low = middle
         else:
             high = middle - 1

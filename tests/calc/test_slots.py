@@ -1,0 +1,57 @@
+"""llama.cpp's slots are a setting of the plan, and memory is what ends them."""
+
+import pytest
+
+from calc.answer import answer
+from calc.engine import Engine
+from calc.handover import handover_of
+from calc.layout import Layout
+from calc.memory.engines import ledger
+from calc.memory.engines.llama_cpp import MOST_SLOTS, most_slots
+from calc.memory.engines.settings import EngineSettings
+from calc.scenario import Scenario
+from presets import accelerators, models
+from presets.resolve import resolve
+
+LLAMA_8B = models.load("meta-llama/Meta-Llama-3.1-8B")
+
+
+def settings(length, **more):
+    return EngineSettings(engine=Engine.LLAMA_CPP, quantization="q4_k_m", max_model_len=length, **more)
+
+
+@pytest.mark.parametrize("length", [4096, 16_384])
+def test_slots_share_the_free_memory(length):
+    """32 layers of 8 heads of 128 in fp16: 128 KiB a token, so 512 MiB for a slot of 4,096."""
+    card = accelerators.load("rtx-4090")
+    free = ledger(LLAMA_8B, card, Layout(), settings(length), nearest=False).kv.available_bytes
+    assert most_slots(LLAMA_8B, card, Layout(), settings(length)) == int(free // (length * 128 * 1024))
+
+
+def test_slots_end_where_the_program_ends():
+    card = accelerators.load("apple-m3-ultra")
+    assert most_slots(LLAMA_8B, card, Layout(), settings(512)) == MOST_SLOTS
+
+
+def test_a_card_without_room_has_no_slot():
+    card = accelerators.load("rtx-3070")
+    assert most_slots(models.load("meta-llama/Llama-2-70b-hf"), card, Layout(), settings(4096)) == 0
+
+
+@pytest.mark.parametrize("most", [None, 8])
+def test_the_command_starts_as_many_slots_as_the_plan_counts(most):
+    asked = Scenario(
+        model="meta-llama/Meta-Llama-3.1-8B",
+        gpu="rtx-4090",
+        engine="llama.cpp",
+        quantization="q4_k_m",
+        tpot_s=None,
+        rate_per_s=0.5,
+        max_seqs=most,
+    )
+    result = answer(resolve(asked))
+    words = handover_of(result).own[0].words
+    slots = int(words[words.index("--parallel") + 1])
+    assert slots == result.sequences.batch == (most or result.sequences.fit)
+    assert int(words[words.index("--ctx-size") + 1]) == slots * 4096
+    assert "--kv-unified" not in words
