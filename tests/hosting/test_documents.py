@@ -13,6 +13,7 @@ from cli import main
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
+NAMED = re.compile(r"`((?:calc|pages|presets|probes|commands|scripts|bench|tests|docs)/[\w/.-]*)`")
 COMMAND = re.compile(r"^(?:\.venv/bin/)?ridgebeam (\w[\w-]*)", re.MULTILINE)
 
 
@@ -30,6 +31,12 @@ def test_the_examples_of_the_python_page_run():
 def test_every_link_leads_to_a_file(document):
     for target in LINK.findall(document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_every_file_that_is_named_exists(document):
+    for name in NAMED.findall(document.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists(), name
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
