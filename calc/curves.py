@@ -82,7 +82,7 @@ def memory_bar(result: Answer) -> MemoryBar:
     free = max(0.0, memory.total_bytes_per_gpu - below - room)
     peak = active = limit = None
     if result.fleet is not None and result.sequences is not None:
-        active = result.fleet.active / result.fleet.replicas
+        active = result.fleet.active_per_replica
         peak = below + room * active / result.sequences.fit
         if result.sequences.batch < result.sequences.fit:
             limit = below + room * result.sequences.batch / result.sequences.fit

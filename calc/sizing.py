@@ -110,7 +110,13 @@ class FleetStep:
 
     @property
     def busy(self) -> float:
+        """Replicas' worth of work."""
         return self.prefill_busy + self.decode_busy
+
+    @property
+    def active_per_replica(self) -> float:
+        """Sequences in flight on each replica."""
+        return self.active / self.replicas
 
 
 def mean_context(workload: Workload) -> float:

@@ -156,7 +156,7 @@ def worked_metrics(result: Answer) -> dict[str, Worked]:
 
 def _at_this_load(result: Answer) -> tuple[Worked, ...]:
     fleet, output = result.fleet, result.inputs.scenario.workload.output.mean_tokens
-    users = max(1.0, fleet.active / fleet.replicas) if fleet is not None else 1.0
+    users = max(1.0, fleet.active_per_replica) if fleet is not None else 1.0
     return worked_serving(_serving(result, users), users=users, output_tokens=output)
 
 

@@ -182,7 +182,7 @@ def draw_ranks(found: Ledger) -> None:
 def draw_growths(result: Answer, settings: EngineSettings) -> None:
     """Three small curves: more sequences, longer contexts, more tokens in a step."""
     inputs, scenario = result.inputs, result.inputs.scenario
-    now = max(1, round(result.fleet.active / result.fleet.replicas)) if result.fleet else 1
+    now = max(1, round(result.fleet.active_per_replica)) if result.fleet else 1
     found = what_breaks_first(
         inputs.spec,
         inputs.offer.accelerator,
