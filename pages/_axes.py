@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import log10
+from math import ceil, floor, log10
 from typing import Any
 
 import streamlit as st
 
-from calc.format import significant
+from calc.format import si, significant
 from pages._drawing import Drawing
 
 # One meaning each, everywhere (Okabe-Ito and neighbours of it that survive colour blindness).
@@ -48,6 +48,8 @@ GREY = "rgba(128,128,128,0.9)"
 FAINT = "rgba(128,128,128,0.22)"
 KINDS = ("#0072B2", "#E69F00", "#009E73", "#CC3399", "#7B5CD6", "#56B4E9", "#8D99A6")
 LINE_WIDTH = 2.5
+HOVER, HOVER_SI = ",.3~r", ".3~s"  # three significant digits under the pointer too
+MOST_DECADES = 8  # with a written tick
 LABEL_SIZE = 12
 CHART_TEXT = {
     "light": "#4A5560",
@@ -114,20 +116,26 @@ def linear(low: float, high: float, title: str, *, unit: str = "") -> dict[str, 
         "title": {"text": title},
         "ticksuffix": unit,
         "tickformat": ",",
+        "hoverformat": HOVER,
     }
 
 
 def logarithmic(low: float, high: float, title: str, *, unit: str = "") -> dict[str, Any]:
-    """Layout of a log axis with an explicit range and SI ticks, one per decade."""
-    return {
+    """Layout of a log axis with an explicit range and SI ticks, one per decade, or where a unit follows fewer."""
+    axis: dict[str, Any] = {
         "type": "log",
         "range": [log10(low), log10(high)],
         "title": {"text": title},
+        "hoverformat": HOVER_SI,
         "exponentformat": "SI extended",
         "separatethousands": True,
-        "ticksuffix": unit,
         "dtick": 1,
     }
+    if not unit:
+        return axis
+    decades = range(ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9) + 1)
+    shown = [10.0**power for power in decades][:: max(1, -(-len(decades) // MOST_DECADES))]
+    return axis | {"dtick": None, "tickvals": shown, "ticktext": [si(tick, unit) for tick in shown]}
 
 
 def fine_logarithmic(

@@ -13,6 +13,7 @@ from pages._axes import (
     COLOURS,
     FAINT,
     GREY,
+    HOVER,
     KINDS,
     LABEL_SIZE,
     LINE_WIDTH,
@@ -91,7 +92,7 @@ def memory_bar(
             x=[s.size if s else 0 for s in found],
             orientation="h",
             marker={"color": colour, "line": {"color": FAINT, "width": 1}},
-            hovertemplate=f"{name}: %{{x:.3s}} {unit}<extra></extra>",
+            hovertemplate=f"{name}: %{{x:{HOVER}}} {unit}<extra></extra>",
         )
     for mark in marks:
         vline(made, mark)

@@ -24,7 +24,7 @@ def prompt_figure(report: EndpointReport) -> Drawing:
         height=380,
         top=12,
         xaxis=linear(0, most, "prompt tokens, by the server's count"),
-        yaxis=linear(0, 1.08 * highest, "TTFT", unit="s"),
+        yaxis=linear(0, 1.08 * highest, "TTFT", unit=" s"),
         hovermode="closest",
     )
     if report.fit is not None:
@@ -42,7 +42,7 @@ def prompt_figure(report: EndpointReport) -> Drawing:
         y=[s.ttft_s for s in samples],
         mode="markers",
         name="measured",
-        hovertemplate="%{x:,} tokens: %{y:.3s}s<extra></extra>",
+        hovertemplate="%{x:,} tokens: %{y:,.3~r} s<extra></extra>",
         marker={"color": COLOURS["prefill"], "size": 9, "line": {"color": GREY, "width": 1}},
     )
     if predicted:
@@ -85,7 +85,7 @@ def level_figure(report: EndpointReport) -> Drawing:
         top=12,
         barmode="group",
         hovermode="closest",
-        yaxis=linear(0, 1.1 * highest, "TTFT", unit="s"),
+        yaxis=linear(0, 1.1 * highest, "TTFT", unit=" s"),
         yaxis2={
             "title": {"text": "tokens/s"},
             "range": [0, 1.1 * fastest or 1.0],
@@ -101,7 +101,7 @@ def level_figure(report: EndpointReport) -> Drawing:
             y=[getattr(row.level.ttft_s, statistic) for row in rows],
             name=name,
             marker={"color": COLOURS[colour]},
-            hovertemplate="%{x}: %{y:.3s}s<extra></extra>",
+            hovertemplate="%{x}: %{y:,.3~r} s<extra></extra>",
         )
     made.add_scatter(
         x=names,

@@ -41,14 +41,14 @@ def draw_form() -> None:
     if JOB_KEY in st.session_state:
         _follow()
         return
+    url = st.text_input(
+        "Address of the server",
+        key="endpoint_url",
+        persist_state="session",
+        placeholder="http://127.0.0.1:8000",
+        max_chars=500,
+    )
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        url = st.text_input(
-            "Address of the server",
-            key="endpoint_url",
-            persist_state="session",
-            placeholder="http://127.0.0.1:8000",
-            max_chars=500,
-        )
         api = st.selectbox("API", list(APIS), key="endpoint_api", persist_state="session", width=210)
         depth = st.segmented_control(
             "How thoroughly", list(DEPTHS), default="quick", key="endpoint_depth", required=True

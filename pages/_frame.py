@@ -41,7 +41,7 @@ def main() -> None:
     try:
         draw_sidebar(chosen.url_path)
     except RidgebeamError as error:
-        show_title("This scenario cannot be answered as it stands")
+        show_title("This scenario cannot be answered as it stands.")
         show_error(error)
         return
     for notice in link_notices():
@@ -52,7 +52,7 @@ def main() -> None:
     try:
         chosen.run()
     except RidgebeamError as error:
-        show_title("This question cannot be answered as it stands")
+        show_title("This question cannot be answered as it stands.")
         show_error(error)
 
 

@@ -51,10 +51,10 @@ def _draw(handed: Handover) -> None:
 
 
 def _draw_command(command: Command) -> None:
-    st.code(command.text, language="bash", wrap_lines=True)
+    st.code(command.text, language=None, wrap_lines=True)
     for name, text in command.files:
         st.caption(f"{name}:")
-        st.code(text, language="yaml")
+        st.code(text, language=None)
     for problem in command.problems:
         st.warning(plain_text(problem), icon=":material/warning:")
 

@@ -38,7 +38,19 @@ BAR_COLOURS = {
     str(LineKind.KV): "kv",
     FREE: "free",
 }
+SHOWN_NAMES = {
+    str(LineKind.ACTIVATION): "activations",
+    str(LineKind.NON_TORCH): "outside torch",
+    str(LineKind.GRAPHS): "CUDA graphs",
+    str(LineKind.KV): "KV cache",
+    FREE: "free",
+}
 READINGS = {"bytes": fmt.binary_bytes, "tokens": fmt.count, "blocks": fmt.count, "share": fmt.percent}
+
+
+def shown_name(name: str) -> str:
+    """A line's name as every page writes it."""
+    return SHOWN_NAMES.get(name, name)
 
 
 def _segments(bar: RankBar) -> list[Segment]:
@@ -50,7 +62,7 @@ def _segments(bar: RankBar) -> list[Segment]:
             name = "overhead" if part.inside else "paid beside the pool"
         sizes[name] = sizes.get(name, 0.0) + float(part.bytes.best) / GIB
     return [
-        Segment(name=name, size=size, colour=BAR_COLOURS.get(name, "overhead"))
+        Segment(name=shown_name(name), size=size, colour=BAR_COLOURS.get(name, "overhead"))
         for name, size in sizes.items()
     ]
 
@@ -84,7 +96,9 @@ def ledger_finding(bars: Sequence[RankBar], sequence_tokens: int) -> str:
     """What the stacked bars show."""
     told = []
     for bar in bars:
-        sizes = ", ".join(f"{part.name} {fmt.binary_bytes(part.bytes.best)}" for part in bar.parts)
+        sizes = ", ".join(
+            f"{shown_name(part.name)} {fmt.binary_bytes(part.bytes.best)}" for part in bar.parts
+        )
         bound = ", the one that binds the pool" if bar.tightest and len(bars) > 1 else ""
         told.append(f"{bar.label} ({fmt.plural(bar.gpus, 'GPU')}{bound}): {sizes}")
     tightest = next(bar for bar in bars if bar.tightest)
@@ -133,13 +147,13 @@ def waterfall_figure(steps: Sequence[WaterfallStep]) -> Drawing:
     return waterfall(
         [
             Drop(
-                name=step.name,
+                name=shown_name(step.name),
                 start=step.start / GIB,
                 end=step.end / GIB,
                 low=_edge(step, step.bytes.low, step.bytes.high)[0] / GIB,
                 high=_edge(step, step.bytes.low, step.bytes.high)[1] / GIB,
                 colour=COLOUR_OF.get(step.name, "overhead"),
-                hover=f"{step.name}: {fmt.binary_bytes(step.bytes)}<br>{step.note}",
+                hover=f"{shown_name(step.name)}: {fmt.binary_bytes(step.bytes)}<br>{step.note}",
             )
             for step in steps
         ],
@@ -155,7 +169,7 @@ def _edge(step: WaterfallStep, low: float, high: float) -> tuple[float, float]:
 
 def waterfall_finding(ledger: Ledger, label: str, steps: Sequence[WaterfallStep]) -> str:
     """What the waterfall shows."""
-    parts = ", ".join(f"{step.name} {fmt.binary_bytes(step.bytes.best)}" for step in steps)
+    parts = ", ".join(f"{shown_name(step.name)} {fmt.binary_bytes(step.bytes.best)}" for step in steps)
     return f"Memory of {label} under {ledger.engine}: {parts}."
 
 
@@ -186,7 +200,7 @@ def growth_figure(growth: Growth) -> Drawing:
         xaxis=linear(
             0,
             growth.values[-1],
-            f"{growth.name}, {growth.unit}" if growth.name != growth.unit else growth.name,
+            growth.name if growth.unit in growth.name else f"{growth.name}, {growth.unit}",
         ),
         yaxis=linear(0, max(top, 0.001), "GiB"),
         vertical=marks,
@@ -200,7 +214,7 @@ def growth_finding(growth: Growth) -> str:
     wall = (
         "never meets its wall here" if growth.wall is None else f"meets the wall at {fmt.count(growth.wall)}"
     )
-    return f"KV cache needed as {growth.name} grow from today's {fmt.count(growth.now)} {growth.unit}: it {wall}."
+    return f"KV cache with more {growth.name}, from today's {fmt.count(growth.now)} {growth.unit}: it {wall}."
 
 
 def compared_row(line: ComparedLine) -> dict[str, str]:

@@ -12,7 +12,7 @@ import streamlit as st
 from calc import format as fmt
 from calc.memory.bars import RankBar, rank_bars
 from calc.memory.comparison import EnginePool, engine_pools
-from calc.memory.engines import EngineSettings, Ledger, ledger
+from calc.memory.engines import EngineSettings, Ledger, LineKind, ledger
 from calc.memory.log_comparison import compare, settings_from_log
 from calc.memory.logs import read_log
 from calc.memory.waterfall import WaterfallStep, waterfall, what_breaks_first
@@ -30,6 +30,7 @@ from pages._memory_figure import (
     growth_finding,
     ledger_figure,
     ledger_finding,
+    shown_name,
     waterfall_figure,
     waterfall_finding,
 )
@@ -163,7 +164,7 @@ def draw_ranks(found: Ledger) -> None:
             st.markdown(plain_text(f"{rank.label} ({fmt.plural(rank.gpus, 'GPU')})"))
             lines = [
                 {
-                    "line": str(line.kind),
+                    "line": shown_name(line.kind),
                     "size": fmt.binary_bytes(line.bytes),
                     "from": str(line.bytes.provenance),
                     "why": plain_text(line.note),
@@ -171,7 +172,7 @@ def draw_ranks(found: Ledger) -> None:
                 for line in rank.lines
             ]
             pool = {
-                "line": "kv pool",
+                "line": shown_name(LineKind.KV),
                 "size": fmt.binary_bytes(rank.kv),
                 "from": str(rank.kv.provenance),
                 "why": "",
@@ -191,8 +192,12 @@ def draw_growths(result: Answer, settings: EngineSettings) -> None:
         sequences=now,
         context_tokens=max(1, round(scenario.input_tokens + scenario.output_tokens)),
     )
-    first = f"{found.first}, at {fmt.factor(found.factor)} of today's" if found.first else "nothing soon"
-    st.header(f"First to hit the wall: {first}", anchor=False)
+    st.header(
+        f"More {found.first} would hit the wall first, at {fmt.factor(found.factor)} today's"
+        if found.first
+        else "Nothing would hit the wall soon",
+        anchor=False,
+    )
     for column, growth in zip_longest(st.columns(len(found.growths)), found.growths):
         with column:
             show_chart(growth_figure(growth), alt=growth_finding(growth), key=f"memory-{growth.name}")

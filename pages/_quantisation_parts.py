@@ -171,7 +171,7 @@ def _made_up() -> tuple[Studied, tuple[SchemeError, ...]]:
     with left:
         where = st.selectbox("Outliers in", list(Outlier), key="quantisation-outlier")
     with middle:
-        factor = st.slider("times larger", 1, 200, 50, key="quantisation-factor")
+        factor = st.slider("Times larger", 1, 200, 50, key="quantisation-factor")
     with right:
         seed = st.number_input("Seed", 0, 10_000, 0, key="quantisation-seed")
     return _random_study(Outlier(where), float(factor), int(seed))
@@ -233,7 +233,7 @@ def draw_smoothing(studied: Studied) -> None:
     with left:
         outliers = st.slider("Outlier channels in the activations", 0, 16, 4, key="smooth-outliers")
     with middle:
-        factor = st.slider("times larger than the others", 1, 200, 60, key="smooth-factor")
+        factor = st.slider("Times larger than the others", 1, 200, 60, key="smooth-factor")
     with right:
         alpha = st.slider("Exponent α", 0.0, 1.0, 0.5, 0.05, key="smooth-alpha")
     activations = random_activations(

@@ -24,9 +24,7 @@ from pages._waiting import release
 
 CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 LONGEST_READING = 20  # characters of a cell that are never broken: "160 ms (110 to 220)"
-FORMULA_CHARACTERS = (
-    52  # of a filled formula on one line beside the sidebar; a longer one has its result below it
-)
+FORMULA_CHARACTERS = 38  # of a filled formula on one line of a phone; a longer one has its result below it
 SMALL_FORMULA = 66  # characters from which a formula is set smaller
 STRUT = r"\rule[-1.1em]{0pt}{2.9em}"  # without it the box of a formula cuts the digits of its fractions
 LATEX_SIGNS = re.compile(r"\\[A-Za-z]+|[{}^_\\]")

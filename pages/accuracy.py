@@ -45,7 +45,7 @@ def main() -> None:
     worst = max(report["group held out, each"].items(), key=lambda item: item[1]["mean"])
     show_title(
         f"TPOT is within {fmt.percent(whole['mean'])} on {fmt.count(whole['points'])} public points that were not "
-        f"fitted; worst: {worst[0].replace('|', ', ')} at {fmt.percent(worst[1]['mean'])}",
+        f"fitted; worst: {worst[0].replace('|', ', ')} at {fmt.percent(worst[1]['mean'])}.",
         "Mean error; copies of a measurement counted once. Points and groups below are predicted by the shipped "
         "profiles, which were fitted on most of them.",
     )
@@ -110,11 +110,11 @@ def _filtered(rows: Sequence[Comparison]) -> list[Comparison]:
 def _group_rows(rows: Sequence[Comparison]) -> list[dict[str, object]]:
     return [
         {
-            "group": group["group"],
-            "points": group["points"],
             "mean error, %": round(100 * float(str(group["mean_error"])), 1),
             "bias, %": round(100 * float(str(group["bias"])), 1),
             "in range, %": round(100 * float(str(group["inside"]))),
+            "points": group["points"],
+            "group": group["group"],
         }
         for group in accuracy.by_group(rows)
     ]
@@ -143,7 +143,7 @@ def _draw_memory() -> None:
     show_table(
         [
             {
-                "check": plain_text(found.check),
+                "check": plain_text(found.check.replace("kv", "KV")),
                 "group": plain_text(found.group),
                 "logs": fmt.count(found.rows),
                 "median error": fmt.percent(found.median),

@@ -88,8 +88,9 @@ def _questions() -> tuple[Sequence[Mapping[str, object]], Budget, tuple[str, ...
     """The table of deployments, the kinds of GPU, and what there is of them."""
     st.header("Deployments", anchor=False)
     uploaded = st.file_uploader(
-        f"A CSV table instead (columns: {', '.join(COLUMNS)})",
+        "The table below, or a CSV in its place",
         type=["csv"],
+        help=f"Columns: {', '.join(COLUMNS)}.",
         key="fleet-upload",
         max_upload_size=max(1, MAX_BYTES // 1_000_000),
     )
@@ -102,7 +103,9 @@ def _questions() -> tuple[Sequence[Mapping[str, object]], Budget, tuple[str, ...
     grid = [
         {name: row.get(name, "") if name in TEXTS else row.get(name) for name in columns} for row in start
     ]
-    edited = st.data_editor(grid, num_rows="dynamic", hide_index=True, key=f"fleet-grid-{hash(str(grid))}")
+    edited = st.data_editor(
+        grid, num_rows="dynamic", hide_index=True, key=f"fleet-grid-{hash(str(grid))}", placeholder=""
+    )
     first, second, third = st.columns((2, 2, 1))
     kinds = first.multiselect(
         "GPUs for rows that name none",

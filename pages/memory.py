@@ -63,7 +63,7 @@ def main() -> None:
     with folded("The command that starts it so", icon=":material/terminal:", key="memory-command") as is_open:
         if is_open:
             command = " ".join(launch_flags(inputs.spec.id, result.layout, settings))
-            st.code(command, language="bash", wrap_lines=True)
+            st.code(command, language=None, wrap_lines=True)
     with folded(
         "Compare with a real start-up log", icon=":material/compare_arrows:", key="memory-log-row"
     ) as is_open:

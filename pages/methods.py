@@ -20,7 +20,7 @@ SOURCES = (
 def main() -> None:
     """Formulas by topic, then words, then sources."""
     show_title(
-        f"{len(FORMULAS)} formulas, {len(TERMS)} terms: everything the answers are made of",
+        f"{len(FORMULAS)} formulas, {len(TERMS)} terms: everything the answers are made of.",
         "Each formula is the one that the code runs; its example was published by somebody else and is tested.",
     )
     formulas, glossary, sources = st.tabs(["Formulas", "Glossary", "Sources"])

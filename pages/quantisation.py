@@ -41,7 +41,7 @@ def main() -> None:
     try:
         found = _study(scenario)
     except RidgebeamError as error:  # nothing to time: the study of rounding needs no model
-        show_title("Nothing can be timed for this scenario; what rounding loses can be seen all the same")
+        show_title("Nothing can be timed for this scenario; what rounding loses can be seen all the same.")
         show_error(error)
     else:
         _draw_speed(scenario, found)

@@ -28,7 +28,7 @@ def main() -> None:
     asked = _asked(result)
     fresh = ran is not None and ran[0] == asked
     show_title(
-        run_headline(result, ran[1]) if fresh else "What will users really feel? Simulate every request",
+        run_headline(result, ran[1]) if fresh else "What will users really feel? Simulate every request.",
         plain_text(
             f"{result.layout.label} per replica; the engine's own scheduling rules; times of {result.inputs.scenario.fidelity} fidelity."
         ),

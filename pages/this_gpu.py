@@ -134,7 +134,7 @@ def _draw_nothing_yet() -> None:
         "the processor, where it says how fast models can decode without a GPU."
     )
     st.markdown("On another machine that has the GPU, run this and import the file below:")
-    st.code("pip install -e '.[probe]'\nridgebeam probe --out run.json", language="bash")
+    st.code("pip install -e '.[probe]'\nridgebeam probe --out run.json", language=None)
 
 
 main()

@@ -100,7 +100,7 @@ def test_a_pasted_config_that_is_none_gets_a_message_with_a_next_step(open_page,
     assert not app.exception
     (error,) = app.error
     assert says in text_of(error)
-    assert titles(app) == ["This question cannot be answered as it stands"]
+    assert titles(app) == ["This question cannot be answered as it stands."]
     assert app.number_input(key="rate").value == 10.0  # the sidebar stays
 
 
@@ -155,7 +155,7 @@ def test_no_target_is_an_empty_box(open_page):
 def test_a_value_out_of_range_names_its_field(open_page):
     app = unfolded(open_page(), "more-hardware")
     app.text_input(key="util").set_value("7").run()
-    assert titles(app) == ["This scenario cannot be answered as it stands"]
+    assert titles(app) == ["This scenario cannot be answered as it stands."]
     assert "memory_utilization" in text_of(app.error[0])
 
 
