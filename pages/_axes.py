@@ -82,6 +82,7 @@ def figure(*, height: int = 380, showlegend: bool = True, top: int = 34, **layou
         "showlegend": showlegend,
         "legend": {"orientation": "h", "y": min(-0.2, -LEGEND_BELOW_PX / height), "yanchor": "top", "x": 0},
         "hovermode": "x unified",
+        "hoverlabel": {"namelength": -1},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "uirevision": "keep",
@@ -135,7 +136,12 @@ def logarithmic(low: float, high: float, title: str, *, unit: str = "") -> dict[
         return axis
     decades = range(ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9) + 1)
     shown = [10.0**power for power in decades][:: max(1, -(-len(decades) // MOST_DECADES))]
-    return axis | {"dtick": None, "tickvals": shown, "ticktext": [si(tick, unit) for tick in shown]}
+    return axis | {
+        "dtick": None,
+        "ticksuffix": unit,
+        "tickvals": shown,
+        "ticktext": [si(tick, unit) for tick in shown],
+    }
 
 
 def fine_logarithmic(
