@@ -44,7 +44,9 @@ def answer_metrics(result: Answer) -> list[Metric]:
         Metric(
             label="$ per million out",
             worked=worked.get("cost"),
-            reading=fmt.optional(cost.usd_per_million_output, fmt.usd, "no price"),
+            reading=fmt.optional(
+                cost.usd_per_million_output, fmt.usd, "no price" if cost.usd_per_hour is None else "no output"
+            ),
             help=f"US dollars per million output tokens at this traffic. {cost.note}",
             provenance=Provenance.DATASHEET if cost.usd_per_hour is not None else None,
         ),

@@ -9,13 +9,13 @@ import streamlit as st
 from calc import format as fmt
 from calc.levers import LeverEffect
 from calc.provenance import Estimate
-from calc.result import Answer
+from calc.result import Answer, headline, question
 from calc.scenario import Fidelity, apply_settings
 from calc.sizing import Limit
 from calc.verdict import Change
 from pages._inputs import levers_for
 from pages._sidebar import current_scenario, show_scenario
-from pages._ui import show_table
+from pages._ui import show_table, show_title
 
 BINDING = {
     Limit.KV_MEMORY: "KV memory",
@@ -61,6 +61,12 @@ def draw_nearest(result: Answer) -> None:
         return
     st.markdown("**Nearest changes that would work**")
     draw_apply(result.verdict.nearest, key="nearest")
+
+
+def show_unserved(result: Answer) -> None:
+    """A page about serving where nothing serves: why not, and what would."""
+    show_title(headline(result), question=question(result.inputs))
+    draw_nearest(result)
 
 
 def draw_apply(changes: Sequence[Change], *, key: str) -> None:

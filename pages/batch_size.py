@@ -7,7 +7,7 @@ import streamlit as st
 from calc import format as fmt
 from calc.curves import BatchCurve, batch_curve
 from calc.errors import MissingSpec
-from calc.result import Answer
+from calc.result import Answer, headline
 from calc.scenario import Fidelity
 from calc.sizing import Limit
 from calc.substitution import symbols_of
@@ -15,7 +15,7 @@ from calc.worked import Worked
 from calc.worked_answer import decode_pass, worked_step
 from pages._figures import batch_figure, batch_finding
 from pages._inputs import current_answer
-from pages._levers import BINDING
+from pages._levers import BINDING, show_unserved
 from pages._sidebar import current_scenario, show_scenario
 from pages._ui import (
     Metric,
@@ -34,9 +34,12 @@ from presets.scenarios import BATCH_LESSONS, ReadyScenario
 def main() -> None:
     """The curve at the scenario's fidelity, and at others where they are asked for."""
     result = current_answer()
+    if result.decode is None:
+        show_unserved(result)
+        return
     curve = batch_curve(result, current_scenario().fidelity)
     show_title(
-        _headline(curve),
+        _headline(curve) if result.verdict.fits else headline(result),
         f"One replica of {result.layout.label}, {fmt.count(_context(result))} cached tokens each.",
     )
     predict_first(

@@ -149,7 +149,8 @@ def _headline(at: dict[str, Operating | None], speed: float, baseline: str) -> s
         return f"{promise}, {best} gives {fmt.significant(fast[best].tokens_per_s_per_gpu)} tokens/s per GPU."
     other = baseline if baseline in rates and baseline != best else ranked[1]
     if baseline not in fast:
-        other, note = ranked[-1], f"; {baseline} is not fast enough"
+        why = "is not fast enough" if baseline in at else "cannot hold the model"
+        other, note = ranked[-1], f"; {baseline} {why}"
     else:
         note = ""
     return f"{promise}, {best} gives {fmt.factor(rates[best] / rates[other])} {what} of {other}{note}."
@@ -174,7 +175,7 @@ def _row(name: str, point: Operating | None, baseline: Operating | None) -> dict
 def _against(point: Operating, baseline: Operating | None) -> str:
     """Tokens per dollar over the baseline's; tokens per GPU where a price is missing."""
     if baseline is None:
-        return "baseline not fast enough"
+        return "no baseline there"
     mine, theirs = point.tokens_per_usd, baseline.tokens_per_usd
     if mine is not None and theirs is not None:
         return f"{fmt.factor(mine / theirs)} per $"

@@ -10,6 +10,7 @@ from calc.simulation.requests import RequestTable
 from calc.traffic import Source, at_rate, generated
 from calc.worked_run import worked_run
 from pages._inputs import current_answer
+from pages._levers import show_unserved
 from pages._traffic_ideas import IDEA_KEYS, draw_held, idea_controls, show_ideas
 from pages._traffic_parts import SWEPT, draw_downloads, draw_sweep, run_headline, show_run, simulated
 from pages._ui import guarded, plain_text, show_ignored, show_title, show_worked_maths
@@ -24,6 +25,9 @@ ASKED_KEYS = ("sim_source", "sim_public", "sim_n", "sim_replicas", "sim_seed", *
 def main() -> None:
     """Ask, run, read."""
     result = current_answer()
+    if result.decode is None:
+        show_unserved(result)
+        return
     ran = st.session_state.get(RAN)
     asked = _asked(result)
     fresh = ran is not None and ran[0] == asked
@@ -39,6 +43,8 @@ def main() -> None:
     guarded(lambda: _run(result, requests, replicas, features, asked))()
     guarded(lambda: draw_held(result, requests, features, replicas, asked))()
     ran = st.session_state.get(RAN)
+    if requests is None:
+        return
     if ran is None or ran[0] != asked:
         st.info(
             "Nothing was simulated for this question yet. Press **Simulate**.", icon=":material/play_circle:"
@@ -99,7 +105,13 @@ def _requests(result: Answer, source: Source, count: int, seed: int) -> RequestT
         st.caption(
             plain_text(f"Generated from its published statistics, at the scenario's rate: {found.source}.")
         )
-        workload = at_rate(found.workload(), rate)
+        workload = at_rate(found.workload(), rate) if rate > 0 else workload
+    if rate <= 0:
+        st.info(
+            "No request arrives at 0 requests/s. Set a rate in the sidebar, under Workload, or upload a trace.",
+            icon=":material/hourglass_empty:",
+        )
+        return None
     return generated(workload, source, rate_per_s=rate, count=count, seed=seed)
 
 

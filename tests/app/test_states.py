@@ -1,0 +1,36 @@
+"""Where nothing serves, nothing arrives or a target is out of reach, pages say so and show the way out."""
+
+import pytest
+from reading import text_of, titles
+
+pytestmark = pytest.mark.app
+
+TOO_LARGE = {"model": "meta-llama/Llama-3.1-405B-Instruct-FP8", "gpu": "rtx-3060-12gb"}
+
+
+@pytest.mark.parametrize("file", ["size.py", "batch_size.py", "simulate.py"])
+def test_a_model_that_fits_nowhere_is_answered_with_the_nearest_changes(open_page, file):
+    app = open_page(file, **TOO_LARGE)
+    assert titles(app)[0].startswith("Does not work: 382 GiB of weights alone")
+    assert not app.error
+    assert any(button.key.startswith("nearest-") for button in app.button)
+
+
+def test_compare_says_which_card_cannot_hold_the_model(open_page):
+    title = titles(open_page("compare.py", **TOO_LARGE))[0]
+    assert title.endswith("GeForce RTX 3060 12GB cannot hold the model.")
+
+
+def test_a_target_out_of_reach_is_the_batch_pages_title(open_page):
+    app = open_page("batch_size.py", tpot_ms="0.1")
+    assert "the target is 100 µs" in titles(app)[0]
+    assert app.metric  # the curve is shown all the same
+
+
+def test_without_traffic_nothing_is_simulated_and_nothing_is_priced(open_page):
+    app = open_page("simulate.py", rate="0")
+    assert not app.error
+    assert any("No request arrives" in text_of(one) for one in app.info)
+    assert app.button(key="sim-run").disabled
+    cost = next(one for one in open_page(rate="0").metric if one.label == "$ per million out")
+    assert cost.value == "no output"
