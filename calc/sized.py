@@ -19,7 +19,7 @@ from calc.memory.kv import kv_heads
 from calc.model import Role
 from calc.pool_sizing import pools_of
 from calc.quantization import stored_bytes, weight_bytes
-from calc.replica_model import replica_model
+from calc.replica import replica_memory, replica_times
 from calc.result import Answer, Cost, Inputs, Offer
 from calc.scenario import Fidelity, Scenario
 from calc.sizing import MemoryStep, SequencesStep, replicas_for_users
@@ -67,11 +67,11 @@ def _blank(
 
 
 def _expected(inputs: Inputs, layout: Layout) -> Answer:
-    scenario, accelerator = inputs.scenario, inputs.offer.accelerator
+    scenario = inputs.scenario
     refused = refused_format(inputs, layout) or _hopeless(inputs, layout)
     if refused is not None:
         return refused
-    memory, ledger, fit = expected.memory_of(inputs.spec, accelerator, layout, scenario)
+    memory, ledger, fit = replica_memory(inputs, layout)
     engine = (text.rstrip(".") for text in ledger.assumptions)
     assumptions = (*_expected_assumptions(inputs), *engine, *inputs.warnings)
     blank = replace(_blank(inputs, layout, memory, ledger.verdict, assumptions), ledger=ledger)
@@ -80,7 +80,7 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
         return replace(blank, verdict=too_long)
     if not ledger.verdict.fits:
         return blank
-    replica = expected.replica_curve(replica_model(inputs, layout), scenario, fit=fit)
+    replica = replica_times(inputs, layout, fit=fit)
     sequences = expected.sequences_of(replica, scenario.slo, scenario, fit=fit)
     if fit < 1:
         return replace(blank, sequences=sequences, verdict=_no_sequence_verdict(inputs, memory, sequences))

@@ -10,15 +10,17 @@ from math import isclose
 import streamlit as st
 
 from calc import format as fmt
+from calc.layout import Layout
 from calc.memory.bars import RankBar, rank_bars
 from calc.memory.comparison import EnginePool, engine_pools
 from calc.memory.engines import EngineSettings, Ledger, LineKind, ledger
 from calc.memory.log_comparison import compare, settings_from_log
 from calc.memory.logs import read_log
-from calc.memory.waterfall import WaterfallStep, waterfall, what_breaks_first
+from calc.memory.waterfall import WaterfallStep, WhatBreaks, waterfall, what_breaks_first
 from calc.result import Answer
 from calc.scenario import Scenario
 from calc.worked import Worked
+from pages._inputs import BY_VALUE, TTL, inputs_for
 from pages._levers import draw_apply
 from pages._memory_figure import (
     compared_row,
@@ -36,6 +38,7 @@ from pages._memory_figure import (
 )
 from pages._sidebar import current_scenario, show_scenario
 from pages._ui import Metric, folded, plain_text, show_chart, show_table
+from presets.resolve import subject
 
 MOST_LOG_CHARS = 400_000
 LOG_KEY = "memory-log"
@@ -180,18 +183,30 @@ def draw_ranks(found: Ledger) -> None:
             show_table([*lines, pool])
 
 
-def draw_growths(result: Answer, settings: EngineSettings) -> None:
-    """Three small curves: more sequences, longer contexts, more tokens in a step."""
-    inputs, scenario = result.inputs, result.inputs.scenario
-    now = max(1, round(result.fleet.active_per_replica)) if result.fleet else 1
-    found = what_breaks_first(
+@st.cache_resource(
+    max_entries=256, ttl=TTL, show_spinner=False, hash_funcs=BY_VALUE | {Layout: repr, EngineSettings: repr}
+)
+def _growths(
+    read: Scenario, layout: Layout, settings: EngineSettings, sequences: int, context_tokens: int
+) -> WhatBreaks:
+    """What breaks first, for what a scenario has read; some hundred ledgers, and another rate asks for few new ones."""
+    inputs = inputs_for(read)
+    return what_breaks_first(
         inputs.spec,
         inputs.offer.accelerator,
-        result.layout,
+        layout,
         settings,
-        sequences=now,
-        context_tokens=max(1, round(scenario.input_tokens + scenario.output_tokens)),
+        sequences=sequences,
+        context_tokens=context_tokens,
     )
+
+
+def draw_growths(result: Answer, settings: EngineSettings) -> None:
+    """Three small curves: more sequences, longer contexts, more tokens in a step."""
+    scenario = result.inputs.scenario
+    now = max(1, round(result.fleet.active_per_replica)) if result.fleet else 1
+    context = max(1, round(scenario.input_tokens + scenario.output_tokens))
+    found = _growths(subject(scenario), result.layout, settings, now, context)
     st.header(
         f"More {found.first} would hit the wall first, at {fmt.factor(found.factor)} today's"
         if found.first

@@ -8,9 +8,10 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.engine import ENGINE_NAMES
-from calc.expected import engine_settings, length_limit, memory_of
+from calc.expected import engine_settings, length_limit
 from calc.memory.engines import Ledger
 from calc.memory.launch_flags import launch_flags
+from calc.replica import replica_memory
 from calc.result import Answer
 from calc.worked_memory import worked_ledger
 from calc.worked_model import worked_token
@@ -43,7 +44,7 @@ def main() -> None:
     """The ledger of the scenario's engine, what would break it, and a real log beside it."""
     result = current_answer()
     inputs = result.inputs
-    _, found, _ = memory_of(inputs.spec, inputs.offer.accelerator, result.layout, inputs.scenario)
+    _, found, _ = replica_memory(inputs, result.layout)
     show_title(_headline(found), plain_text(" ".join((f"{result.layout.label}.", *found.assumptions))))
     _predict(result, found)
     worked = (*worked_token(inputs.spec, inputs.scenario.kv_format), *worked_ledger(found))
@@ -97,8 +98,8 @@ def _headline(found: Ledger) -> str:
 def _predict(result: Answer, found: Ledger) -> None:
     inputs = result.inputs
     other = "bf16" if inputs.scenario.kv_dtype == "fp8" else "fp8"
-    scenario = replace(inputs.scenario, kv_dtype=other)
-    _, changed, _ = memory_of(inputs.spec, inputs.offer.accelerator, result.layout, scenario)
+    otherwise = replace(inputs, scenario=replace(inputs.scenario, kv_dtype=other))
+    _, changed, _ = replica_memory(otherwise, result.layout)
     if not found.verdict.fits or not changed.verdict.fits:
         return
     predict_first(
