@@ -1,6 +1,7 @@
 """Shared fixtures: the reference data by path, and the rule that continuous integration skips nothing by accident."""
 
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,12 @@ def cases() -> Path:
     if not CASES.is_dir():
         pytest.skip(f"worked cases not found at {CASES} (set RIDGEBEAM_CASES)")
     return CASES
+
+
+@pytest.fixture(scope="session")
+def worked(cases: Path) -> dict[str, dict]:
+    """The textbook's worked cases by id: what is given (`in`), what is wanted (`want`), and how nearly."""
+    return {case["id"]: case for case in tomllib.loads((cases / "textbook.toml").read_text())["case"]}
 
 
 def pytest_collection_modifyitems(config, items):

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -25,20 +24,14 @@ def run(capsys):
     return run_verb
 
 
-@pytest.fixture(scope="module")
-def case(cases):
-    with (cases / "textbook.toml").open("rb") as file:
-        return {entry["id"]: entry for entry in tomllib.load(file)["case"]}
-
-
 @pytest.mark.reference
-def test_model_counts_qwen3_exactly(run, case):
+def test_model_counts_qwen3_exactly(run, worked):
     code, record = run("model", "Qwen/Qwen3-0.6B")
     assert code == 0
-    assert record["kv"]["bytes_per_token"] == case["kv-qwen3-0.6b"]["want"]
-    assert record["params"]["total"] == case["params-qwen3-0.6b"]["want"]
+    assert record["kv"]["bytes_per_token"] == worked["kv-qwen3-0.6b"]["want"]
+    assert record["params"]["total"] == worked["params-qwen3-0.6b"]["want"]
     assert record["params"]["tied"] is True
-    assert record["sequence_bytes"]["1024"] == 1024 * case["kv-qwen3-0.6b"]["want"]
+    assert record["sequence_bytes"]["1024"] == 1024 * worked["kv-qwen3-0.6b"]["want"]
 
 
 @pytest.mark.reference
@@ -51,14 +44,14 @@ def test_model_counts_qwen3_exactly(run, case):
         ("meta-llama/Meta-Llama-3.1-8B", "bf16", "kv-llama3-8b"),
     ],
 )
-def test_kv_bytes_per_token(run, case, model, dtype, name):
-    assert run("model", model, "--kv-dtype", dtype)[1]["kv"]["bytes_per_token"] == case[name]["want"]
+def test_kv_bytes_per_token(run, worked, model, dtype, name):
+    assert run("model", model, "--kv-dtype", dtype)[1]["kv"]["bytes_per_token"] == worked[name]["want"]
 
 
 @pytest.mark.reference
 @pytest.mark.parametrize("index", range(4))
-def test_decode_steps_of_the_textbook(run, case, index):
-    entry = case["step-13b-a100"]
+def test_decode_steps_of_the_textbook(run, worked, index):
+    entry = worked["step-13b-a100"]
     batch = entry["in"]["batch"][index]
     _, record = run("step", *TEXTBOOK, "--batch", batch, "--context", 640)
     assert 1e3 * record["decode"]["s"]["best"] == pytest.approx(entry["want"]["step_ms"][index], rel=2e-3)
@@ -69,30 +62,30 @@ def test_decode_steps_of_the_textbook(run, case, index):
 
 
 @pytest.mark.reference
-def test_prefill_of_the_textbook(run, case):
+def test_prefill_of_the_textbook(run, worked):
     _, record = run("step", *TEXTBOOK, "--prefill", 512, "--mfu", 0.5)
     assert 1e3 * record["prefill"]["s"]["best"] == pytest.approx(
-        case["prefill-13b-a100"]["want"]["prefill_ms"], rel=1e-3
+        worked["prefill-13b-a100"]["want"]["prefill_ms"], rel=1e-3
     )
 
 
 @pytest.mark.reference
-def test_the_textbook_plan_buys_three(run, case):
+def test_the_textbook_plan_buys_three(run, worked):
     words = ["--rate", 10, "--input", 512, "--output", 256, "--tpot", 0.05, "--kv-bytes-per-gpu", 50e9]
     code, record = run("plan", *TEXTBOOK, *words)
-    plan, want = record["plans"][0], case["gpus-13b-a100"]["want"]
+    plan, want = record["plans"][0], worked["gpus-13b-a100"]["want"]
     assert code == 0
     assert plan["gpus"] == want["buy"]
     assert plan["launch"][0].startswith("vllm serve textbook-13b")
     assert plan["busy"] == pytest.approx(want["busy"], rel=2e-3)
     assert plan["binding_limit"] == "kv memory"
-    assert plan["batch"] == case["capacity-13b-a100"]["want"]["paged"]
+    assert plan["batch"] == worked["capacity-13b-a100"]["want"]["paged"]
     assert record["levers"]
 
 
 @pytest.mark.reference
-def test_the_example_8b_request_alone(run, case):
-    entry = case["request-example-8b"]["want"]
+def test_the_example_8b_request_alone(run, worked):
+    entry = worked["request-example-8b"]["want"]
     example = ["example-8b", "--gpu", "example-gpu"]
     _, record = run("step", *example, "--batch", 1, "--context", 1, "--prefill", 2000, "--mfu", 1)
     assert record["prefill"]["s"]["best"] == pytest.approx(entry["prefill_s"], rel=1e-6)
@@ -154,8 +147,8 @@ def test_heavy_modules_stay_out_of_help_and_model(verb):
 
 @pytest.mark.reference
 @pytest.mark.parametrize("index", [0, 1])
-def test_endpoint_replicas(run, case, index):
-    entry = case["replicas-p95-150"]
+def test_endpoint_replicas(run, worked, index):
+    entry = worked["replicas-p95-150"]
     service_s = entry["in"]["service_s"][index]
     words = ["--rate", 40, "--service-s", service_s, "--e2e", 0.150, "--percentile", 95]
     code, record = run("plan", *words)
@@ -223,8 +216,8 @@ FORMULA_CASES = [
 @pytest.mark.parametrize(
     ("name", "formula", "inputs", "part"), FORMULA_CASES, ids=[c[0] for c in FORMULA_CASES]
 )
-def test_formulas_take_numbers_on_the_command_line(run, case, name, formula, inputs, part):
-    entry = case[name]
+def test_formulas_take_numbers_on_the_command_line(run, worked, name, formula, inputs, part):
+    entry = worked[name]
     words = [f"{k}={entry['in'][v] if isinstance(v, str) else v}" for k, v in inputs.items()]
     code, record = run("formula", formula, *words)
     want = entry["want"] if part is None else entry["want"][part[0]] / part[1]

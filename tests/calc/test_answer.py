@@ -1,6 +1,5 @@
 """The six-step answer: the textbook deployment's own numbers, then what must hold for any scenario."""
 
-import tomllib
 from dataclasses import replace
 
 import pytest
@@ -28,21 +27,15 @@ def ask(scenario, *, usd=2.0, catalogue=()):
     )
 
 
-@pytest.fixture(scope="module")
-def case(cases):
-    with (cases / "textbook.toml").open("rb") as file:
-        return {entry["id"]: entry for entry in tomllib.load(file)["case"]}
-
-
 @pytest.mark.reference
-def test_the_textbook_deployment_step_by_step(case):
+def test_the_textbook_deployment_step_by_step(worked):
     result = ask(TEXTBOOK)
     capacity, prefill, gpus = (
-        case[i]["want"] for i in ("capacity-13b-a100", "prefill-13b-a100", "gpus-13b-a100")
+        worked[i]["want"] for i in ("capacity-13b-a100", "prefill-13b-a100", "gpus-13b-a100")
     )
     assert result.memory.tokens == capacity["tokens"]
     assert (result.sequences.reserved, result.sequences.paged) == (capacity["reserved"], capacity["paged"])
-    assert result.sequences.by_tpot == case["step-parts-13b-a100"]["want"]["largest_batch"]
+    assert result.sequences.by_tpot == worked["step-parts-13b-a100"]["want"]["largest_batch"]
     assert result.sequences.binding == capacity["binding"]
     assert 1e3 * result.prefill.prefill_s.best == pytest.approx(prefill["prefill_ms"], rel=1e-3)
     assert result.fleet.e2e_s.best == pytest.approx(prefill["e2e_s"], rel=1e-3)
@@ -57,8 +50,8 @@ def test_the_textbook_deployment_step_by_step(case):
 
 
 @pytest.mark.reference
-def test_levers_of_the_textbook_deployment(case):
-    want = case["levers-13b-a100"]["want"]
+def test_levers_of_the_textbook_deployment(worked):
+    want = worked["levers-13b-a100"]["want"]
     effects = {effect.lever.change.text: effect.after for effect in lever_effects(ask(TEXTBOOK))}
     answers = [ask(TEXTBOOK), effects["int8 weights"], effects["int8 weights and fp8 KV cache"]]
     assert [round(a.memory.kv_bytes_per_gpu / 1e9) for a in answers] == want["kv_gb"]
@@ -75,8 +68,8 @@ def test_levers_of_the_textbook_deployment(case):
 
 
 @pytest.mark.reference
-def test_tensor_parallel_memory_of_the_70b_case(case):
-    want = case["kv-70b-tp4"]["want"]
+def test_tensor_parallel_memory_of_the_70b_case(worked):
+    want = worked["kv-70b-tp4"]["want"]
     result = ask(
         Scenario(
             model="meta-llama/Llama-3.3-70B-Instruct",

@@ -1,17 +1,11 @@
 """The paged allocator: the textbook case first, then what must hold after any sequence of operations."""
 
 import random
-import tomllib
 
 import pytest
 
 from calc.errors import InputError
 from calc.paging import PagedKvCache, blocks_for
-
-
-def case(cases, name):
-    with (cases / "textbook.toml").open("rb") as file:
-        return next(c for c in tomllib.load(file)["case"] if c["id"] == name)
 
 
 def test_all_writers_but_the_last_copy_the_shared_block():
@@ -24,8 +18,8 @@ def test_all_writers_but_the_last_copy_the_shared_block():
 
 
 @pytest.mark.reference
-def test_waste_stays_under_one_block(cases):
-    bound = case(cases, "paged-waste-bound")
+def test_waste_stays_under_one_block(worked):
+    bound = worked["paged-waste-bound"]
     block_size = bound["in"]["block_size"]
     waste = []
     for length in range(1, 400):

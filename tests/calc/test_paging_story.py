@@ -1,7 +1,5 @@
 """Stories played on the allocator keep its promises, and the worked sharing comes out."""
 
-import tomllib
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,14 +13,9 @@ from calc.simulation.run import simulate
 from calc.simulation.step_table import StepTable
 
 
-def case(cases, name):
-    found = tomllib.loads((cases / "textbook.toml").read_text())["case"]
-    return next(one for one in found if one["id"] == name)
-
-
 @pytest.mark.reference
-def test_the_pages_four_samples_are_the_lessons(cases):
-    want = case(cases, "paged-sharing")["want"]
+def test_the_pages_four_samples_are_the_lessons(worked):
+    want = worked["paged-sharing"]["want"]
     forked = play((Action.ADD, *(Action.FORK,) * 3), SAMPLES)
     assert forked.paged.used_blocks == want["unshared"]
     assert forked.sharing.used_blocks == want["shared"] == want["blocks"]
@@ -34,9 +27,9 @@ def test_the_pages_four_samples_are_the_lessons(cases):
 
 
 @pytest.mark.reference
-def test_the_allocator_and_the_simulator_fit_14_and_79(cases):
-    given = case(cases, "capacity-13b-a100")["in"]
-    want = case(cases, "capacity-13b-a100")["want"]
+def test_the_allocator_and_the_simulator_fit_14_and_79(worked):
+    given = worked["capacity-13b-a100"]["in"]
+    want = worked["capacity-13b-a100"]["want"]
     tokens = int(given["cache_bytes"] // given["kv_bytes_per_token"])
     num_blocks = tokens // given["block_size"]
     for length, fits in ((given["reserved_tokens"], want["reserved"]), (given["real_tokens"], want["paged"])):

@@ -1,7 +1,5 @@
 """The study against the worked case, against plain numpy, and what each grain of scale can and cannot confine."""
 
-import tomllib
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,9 +27,8 @@ def by_name(studied):
 
 
 @pytest.mark.reference
-def test_the_worked_case(cases):
-    with (cases / "textbook.toml").open("rb") as file:
-        case = next(c for c in tomllib.load(file)["case"] if c["id"] == "quant-error")
+def test_the_worked_case(worked):
+    case = worked["quant-error"]
     given_in = case["in"]
     studied = random_matrix(
         seed=given_in["seed"],

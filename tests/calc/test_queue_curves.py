@@ -1,6 +1,5 @@
 """Latency curves against the worked queues, other formulas of the same queues, and simulations with their errors."""
 
-import tomllib
 from math import inf, log
 
 import numpy as np
@@ -10,38 +9,32 @@ from calc.queue_curves import QueueKind, queue_curve, queue_of, replicas_for, si
 from calc.queueing import mm1_replicas_for
 
 
-def case(cases, case_id):
-    return next(
-        one for one in tomllib.loads((cases / "textbook.toml").read_text())["case"] if one["id"] == case_id
-    )
-
-
 @pytest.mark.reference
-def test_the_curve_is_the_worked_one(cases):
-    worked = case(cases, "mm1-40-50")
-    curve = queue_curve(QueueKind.MM1, service_s=1 / worked["in"]["services_per_s"])
-    at = float(worked["want"]["utilisation"])
+def test_the_curve_is_the_worked_one(worked):
+    case = worked["mm1-40-50"]
+    curve = queue_curve(QueueKind.MM1, service_s=1 / case["in"]["services_per_s"])
+    at = float(case["want"]["utilisation"])
     assert 1e3 * np.interp(at, curve.utilisation, curve.p95_s) == pytest.approx(
-        worked["want"]["p95_ms"], rel=5e-3
+        case["want"]["p95_ms"], rel=5e-3
     )
     times = [
         queue_of(QueueKind.MM1, load=load, service_s=1.0).mean_time_s
-        for load in case(cases, "mm1-blow-up")["in"]["utilisation"]
+        for load in worked["mm1-blow-up"]["in"]["utilisation"]
     ]
-    assert times == pytest.approx(case(cases, "mm1-blow-up")["want"])
+    assert times == pytest.approx(worked["mm1-blow-up"]["want"])
 
 
 @pytest.mark.reference
-def test_replicas_for_a_p95_are_the_worked_ones(cases):
-    worked = case(cases, "replicas-p95-150")
-    given = worked["in"]
+def test_replicas_for_a_p95_are_the_worked_ones(worked):
+    case = worked["replicas-p95-150"]
+    given = case["in"]
     found = [
         replicas_for(
             QueueKind.MM1, arrivals_per_s=given["arrivals_per_s"], service_s=s, limit_s=given["p95_limit_s"]
         )
         for s in given["service_s"]
     ]
-    assert found == worked["want"]
+    assert found == case["want"]
 
 
 @pytest.mark.parametrize("limit_s", [0.061, 0.07, 0.15, 3.0])

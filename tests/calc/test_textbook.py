@@ -1,6 +1,5 @@
 """Every case of cases/textbook.toml, from public functions; and the properties that make them true everywhere."""
 
-import tomllib
 from math import isclose
 
 import numpy as np
@@ -41,16 +40,10 @@ def compare(got, want, case, key=None):
         assert agrees(got, want, case, key), f"{case['id']} {key or ''}: got {got}, want {want}"
 
 
-@pytest.fixture(scope="session")
-def textbook_cases(cases):
-    with (cases / "textbook.toml").open("rb") as file:
-        return {case["id"]: case for case in tomllib.load(file)["case"]}
-
-
 @pytest.mark.reference
 @pytest.mark.parametrize("case_id", sorted(SOLVED))
-def test_case(textbook_cases, case_id):
-    case = textbook_cases[case_id]
+def test_case(worked, case_id):
+    case = worked[case_id]
     got = SOLVED[case_id](case["in"])
     if isinstance(got, tuple):  # parameter counts: the total and its parts
         got, parts = got
@@ -59,14 +52,14 @@ def test_case(textbook_cases, case_id):
 
 
 @pytest.mark.reference
-def test_every_case_is_solved(textbook_cases):
-    assert set(textbook_cases) == set(SOLVED)
+def test_every_case_is_solved(worked):
+    assert set(worked) == set(SOLVED)
 
 
 @pytest.mark.reference
 @pytest.mark.parametrize("case_id", sorted(SOLVED))
-def test_a_wrong_value_would_be_noticed(textbook_cases, case_id):
-    case = textbook_cases[case_id]
+def test_a_wrong_value_would_be_noticed(worked, case_id):
+    case = worked[case_id]
     with pytest.raises(AssertionError):
         compare(spoiled(case["want"]), case["want"], case)
 
