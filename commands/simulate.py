@@ -14,7 +14,6 @@ from commands.arguments import (
     add_formats,
     add_layout,
     emit,
-    inputs,
     not_negative,
     positive,
     seed,
@@ -24,22 +23,15 @@ from commands.arguments import (
     write_file,
 )
 from commands.patience import patience
-from commands.simulate_features import add_features, features_of, refuse_unused, told_of_features
+from commands.simulate_experiment import experiment_of
+from commands.simulate_features import add_features, refuse_unused, told_of_features
 
 if TYPE_CHECKING:
     from calc.simulation.capacity import Capacity
     from calc.simulation.replicated import Experiment
-    from calc.simulation.rules import EngineRules
-    from calc.simulation.step_table import StepTable
-    from calc.workload import Workload
 
-AMPLE_BLOCKS = 1_000_000  # where nothing says how large the pool is: more than any engine has
-DEFAULT_REQUESTS = 10_000
 LOGGED_PASSES = 50_000
-
-SLOWEST_RATE_PER_S = 3.9e-7
-LONGEST_STEP_S = 1e4
-"""Beyond these the simulated clock is so far on that a double no longer resolves single steps."""
+SLOWEST_RATE_PER_S = 3.9e-7  # below, the clock is so far on that a double no longer resolves single steps
 
 
 def add(verbs: Any) -> None:
@@ -127,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_unused(arguments)
     writable("--csv", arguments.csv)
     writable("--chrome-trace", arguments.chrome_trace)
-    experiment = _experiment(arguments)
+    experiment = experiment_of(arguments)
     with patience():
         if arguments.find:
             record, lines = _found(arguments, experiment)
@@ -140,169 +132,12 @@ def run(arguments: argparse.Namespace) -> int:
     return INFEASIBLE if record["state"] == "saturated" else OK
 
 
-def _experiment(arguments: argparse.Namespace) -> Experiment:
-    from calc.errors import InputError
-    from calc.simulation.replicated import Experiment
-    from calc.slo import Slo
-
-    traffic = _traffic(arguments)
-    kv_bytes_per_token = 0.0
-    if arguments.step_ms:
-        if arguments.source:
-            raise InputError("step time", "--step-ms and SOURCE", "give one of the two")
-        step = verifying = _step(arguments.step_ms)
-        blocks = AMPLE_BLOCKS
-    else:
-        step, verifying, blocks, kv_bytes_per_token = _served(arguments, traffic)
-    features = features_of(arguments, kv_bytes_per_token)
-    return Experiment(
-        rules=features.rules(_rules(arguments, blocks), step),
-        step=verifying,
-        cluster=features.cluster(arguments.replicas, arguments.seed),
-        samples=arguments.beams or arguments.samples or 1,
-        slo=Slo(
-            ttft_s=arguments.ttft, tpot_s=arguments.tpot, e2e_s=arguments.e2e, percentile=arguments.percentile
-        ),
-        seed=arguments.seed,
-        think_s=arguments.think,
-        count=arguments.requests or DEFAULT_REQUESTS,
-        **traffic,
-    )
-
-
-def _traffic(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The requests of a trace, or the description of made-up ones."""
-    from calc.errors import InputError
-    from calc.workload import Lengths, LengthShape, Workload
-
-    if arguments.trace:
-        from presets.traces import open_trace
-
-        if arguments.concurrency or arguments.input or arguments.output:
-            raise InputError("traffic", "--trace and lengths or users", "a trace brings its own")
-        table = open_trace(arguments.trace, seed=arguments.seed).requests
-        if arguments.requests:
-            table = table.first(arguments.requests)
-        return {"requests": table.at_rate(arguments.rate) if arguments.rate else table}
-    if arguments.traffic:
-        return {"workload": _published(arguments)}
-    if not (arguments.input and arguments.output):
-        raise InputError(
-            "traffic",
-            "no lengths",
-            "give --trace, --traffic, or --rate (or --users) with --input and --output",
-        )
-    shape = LengthShape.LOGNORMAL if arguments.length_cv else LengthShape.FIXED
-    prompt, answer = (
-        Lengths(mean_tokens=mean, shape=shape, cv=arguments.length_cv)
-        for mean in (arguments.input, arguments.output)
-    )
-    workload = Workload(
-        input=prompt,
-        output=answer,
-        rate_per_s=arguments.rate,
-        concurrency=arguments.concurrency,
-        arrival_cv=arguments.arrival_cv,
-        prefix_share=arguments.prefix_share,
-        peak_factor=arguments.peak_factor,
-    )
-    return {"workload": workload}
-
-
-def _published(arguments: argparse.Namespace) -> Workload:
-    """Traffic like a public trace, at its own rate or the one given; its mean lengths become the arguments'."""
-    from dataclasses import replace
-
-    from calc.errors import InputError
-    from presets.traces import published
-
-    if arguments.concurrency or arguments.input or arguments.output:
-        raise InputError("traffic", "--traffic and lengths or users", "it brings its own")
-    workload = published(arguments.traffic).workload()
-    arguments.input, arguments.output = workload.input.mean_tokens, workload.output.mean_tokens
-    arguments.rate = arguments.rate or workload.rate_per_s
-    return replace(workload, rate_per_s=arguments.rate)
-
-
-def _served(
-    arguments: argparse.Namespace, traffic: dict[str, Any]
-) -> tuple[StepTable, StepTable, int, float]:
-    """Step time without and with drafts, KV blocks and KV bytes per token of SOURCE, at the mean lengths of the traffic."""
-    from calc.answer import answer
-    from calc.errors import InputError
-    from calc.proof import clock_of
-    from calc.sizing import BLOCK_TOKENS
-    from calc.verdict import Wall
-
-    if not (arguments.source and arguments.gpu):
-        raise InputError("step time", "none", "give --step-ms, or SOURCE with --gpu")
-    table = traffic.get("requests")
-    if table is not None:
-        arguments.input = float(table.input_tokens.mean())
-        arguments.output = float(table.output_tokens.mean())
-        arguments.rate = table.rate_per_s
-    result = answer(inputs(arguments, gpu=arguments.gpu))
-    if result.verdict.wall == Wall.CONTEXT:
-        raise InputError(
-            "input", arguments.input, result.verdict.reason, next_step="Shorten it, or choose another model."
-        )
-    tokens_kept = result.memory.tokens
-    if tokens_kept < BLOCK_TOKENS:
-        raise InputError(
-            "gpu", arguments.gpu, f"the model leaves no room for a cache on it: {result.verdict.reason}"
-        )
-    blocks = max(1, tokens_kept // (arguments.block_size or BLOCK_TOKENS))
-    step = clock_of(result)
-    verifying = clock_of(result, drafts=arguments.drafts) if arguments.drafts else step
-    return step, verifying, blocks, float(result.memory.kv_bytes_per_token)
-
-
-def _rules(arguments: argparse.Namespace, blocks: int) -> EngineRules:
-    from calc.simulation.rules import EngineFamily, engine_rules
-
-    family = arguments.engine_rules
-    if family is None:
-        family = arguments.engine if arguments.engine in tuple(EngineFamily) else "vllm"
-    return engine_rules(
-        family,
-        num_blocks=arguments.blocks or blocks,
-        block_size=arguments.block_size,
-        token_budget=arguments.token_budget,
-        max_seqs=arguments.max_seqs,
-        batch_size=arguments.batch_size,
-        batch_timeout_s=arguments.batch_timeout,
-        long_prefill_threshold=arguments.long_prefill_threshold,
-        reserve_tokens=arguments.reserve_tokens,
-        watermark=arguments.watermark,
-        reserve_full_prompt=False if arguments.admit_first_chunk else None,
-        prefix_cache=False if arguments.no_prefix_cache else None,
-    )
-
-
 def _rate(text: str) -> float:
     """Requests per second; slower ones than one in a month would be years of idle clock."""
     value = positive(text)
     if value < SLOWEST_RATE_PER_S:
         raise argparse.ArgumentTypeError(f"{text} must be at least {SLOWEST_RATE_PER_S:g} requests/s")
     return value
-
-
-def _step(text: str) -> StepTable:
-    from calc.errors import InputError
-    from calc.simulation.step_table import StepTable
-    from calc.units import MS
-
-    parts = text.split(",")
-    try:
-        fixed, prefill, decode, kv = (float(part) * MS for part in parts)
-    except ValueError:
-        raise InputError("step-ms", text, "give four numbers in ms: FIXED,PREFILL,DECODE,KV") from None
-    longest = max(fixed, prefill, decode, kv)
-    if longest > LONGEST_STEP_S:
-        raise InputError(
-            "step-ms", text, f"no part of a step may take more than {LONGEST_STEP_S / MS:,.0f} ms"
-        )
-    return StepTable.affine(fixed_s=fixed, prefill_s=prefill, decode_s=decode, kv_s=kv)
 
 
 def _single(arguments: argparse.Namespace, experiment: Experiment) -> tuple[dict[str, Any], list[str]]:
