@@ -28,7 +28,7 @@ def queue_figure(
     made = lines(
         [100 * u for u in curve.utilisation],
         [
-            Series(name="mean", values=[s / MS for s in curve.mean_s], colour="p50"),
+            Series(name="mean", values=[s / MS for s in curve.mean_s], colour="mean"),
             Series(name="p95", values=[s / MS for s in curve.p95_s], colour="p95", dash="dash"),
             Series(name="p99", values=[s / MS for s in curve.p99_s], colour="p99", dash="dot"),
         ],
@@ -50,7 +50,7 @@ def queue_figure(
             line={"color": COLOURS["mean"], "width": LINE_WIDTH, "dash": "longdash"},
         )
     for point in dots:
-        for colour, value in (("p50", point.mean_s), ("p95", point.p95_s), ("p99", point.p99_s)):
+        for colour, value in (("mean", point.mean_s), ("p95", point.p95_s), ("p99", point.p99_s)):
             dot(made, 100 * point.utilisation, value / MS, name="simulated", colour=colour, legend=False)
     return made
 

@@ -25,11 +25,11 @@ def draft_figure(
         x=list(curve.drafts),
         y=list(curve.tokens_per_pass),
         name="tokens a pass",
-        marker={"color": [COLOURS["main"] if n == drafts else COLOURS["p50"] for n in curve.drafts]},
+        marker={"color": [COLOURS["overhead"] if n == drafts else COLOURS["card"] for n in curve.drafts]},
     )
-    _draw_gain(made, curve.drafts, curve.speedup, name="speed-up, checking free", colour="compute")
+    _draw_gain(made, curve.drafts, curve.speedup, name="speed-up, checking free", dash="dash")
     if at_batch:
-        _draw_gain(made, curve.drafts, at_batch, name=f"speed-up at batch {batch}", colour="target")
+        _draw_gain(made, curve.drafts, at_batch, name=f"speed-up at batch {batch}")
     if sampled:
         made.add_scatter(
             x=[one.drafts for one in sampled],
@@ -43,7 +43,7 @@ def draft_figure(
 
 
 def _draw_gain(
-    made: Drawing, drafts: Sequence[int], gains: Sequence[float], *, name: str, colour: str
+    made: Drawing, drafts: Sequence[int], gains: Sequence[float], *, name: str, dash: str = "solid"
 ) -> None:
     """A line with a star at its best length."""
     best = max(range(len(gains)), key=gains.__getitem__)
@@ -52,7 +52,7 @@ def _draw_gain(
         y=list(gains),
         name=f"{name}, best {drafts[best]}",
         mode="lines+markers",
-        line={"color": COLOURS[colour], "width": LINE_WIDTH},
+        line={"color": COLOURS["main"], "width": LINE_WIDTH, "dash": dash},
         marker={
             "symbol": ["star" if n == best else "circle" for n in range(len(gains))],
             "size": [15 if n == best else 5 for n in range(len(gains))],
@@ -80,7 +80,7 @@ def gain_figure(by_batch: Sequence[float], simulated: Mapping[int, float]) -> Dr
         [Series(name="speed-up", values=by_batch)],
         xaxis=doubling(1, BATCHES[-1], "sequences that decode together"),
         yaxis=linear(0, 1.15 * max(*by_batch, *simulated.values(), 1.0), "speed-up, times"),
-        horizontal=[Mark(at=1.0, text="no gain", colour="target")],
+        horizontal=[Mark(at=1.0, text="no gain", colour="mean")],
         height=300,
         showlegend=bool(simulated),
         legend={"y": -0.28},
