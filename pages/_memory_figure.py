@@ -170,7 +170,8 @@ def _edge(step: WaterfallStep, low: float, high: float) -> tuple[float, float]:
 def waterfall_finding(ledger: Ledger, label: str, steps: Sequence[WaterfallStep]) -> str:
     """What the waterfall shows."""
     parts = ", ".join(f"{shown_name(step.name)} {fmt.binary_bytes(step.bytes.best)}" for step in steps)
-    return f"Memory of {label} under {ledger.engine}: {parts}."
+    engine = ENGINE_NAMES.get(ledger.engine, str(ledger.engine))
+    return f"Memory of {label} under {engine}: {parts}."
 
 
 def growth_figure(growth: Growth) -> Drawing:

@@ -142,16 +142,31 @@ def curve_finding(run: Run) -> str:
     return f"Rate of {found.sixteen_bit} products against tokens; large ones sustain {reached}."
 
 
-def sizes_figure(run: Run) -> Drawing | None:
-    """Bandwidth against size; None where fewer than two sizes were measured."""
-    points = [
+def _sizes(run: Run) -> list[tuple[float, float]]:
+    """(bytes moved by one call, GB/s), the smallest first."""
+    return sorted(
         (float(case["parameters"]["bytes"]), case["value"] / GB)
         for case in store.cases_of(run, "bandwidth")
         if case["parameters"].get("kernel") == "scale"
-    ]
+    )
+
+
+def sizes_finding(run: Run) -> str:
+    """Where the bandwidth is highest, and what is left of it once caches no longer help."""
+    points = _sizes(run)
+    size, best = max(points, key=lambda point: point[1])
+    largest, last = points[-1]
+    return (
+        f"Memory bandwidth is highest, {fmt.si(best * GB, 'B/s')}, where one call moves {fmt.decimal_bytes(size)}; at "
+        f"{fmt.decimal_bytes(largest)} it is {fmt.si(last * GB, 'B/s')}."
+    )
+
+
+def sizes_figure(run: Run) -> Drawing | None:
+    """Bandwidth against size; None where fewer than two sizes were measured."""
+    points = _sizes(run)
     if len(points) < 2:
         return None
-    points.sort()
     made = figure(
         height=320,
         showlegend=False,

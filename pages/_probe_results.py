@@ -12,7 +12,14 @@ from calc.errors import RidgebeamError
 from calc.provenance import Provenance
 from calc.worked import Worked
 from calc.worked_measured import worked_rate, worked_share
-from pages._probe_figures import attention_rows, bars_of, curve_figure, curve_finding, sizes_figure
+from pages._probe_figures import (
+    attention_rows,
+    bars_of,
+    curve_figure,
+    curve_finding,
+    sizes_figure,
+    sizes_finding,
+)
 from pages._ui import Metric, plain_text, show_chart, show_data, show_error
 from presets.deployment import may_probe
 from probes import store
@@ -108,7 +115,7 @@ def draw_details(run: Run) -> None:
         show_chart(curve, alt=curve_finding(run), key="probe-curve")
     if sizes is not None:
         st.header("Bandwidth against size", anchor=False)
-        show_chart(sizes, alt="Memory bandwidth against the bytes that one call moves.", key="probe-sizes")
+        show_chart(sizes, alt=sizes_finding(run), key="probe-sizes")
     rows = attention_rows(run)
     if rows:
         st.header("Attention, by torch's own kernels", anchor=False)
