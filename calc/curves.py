@@ -179,11 +179,11 @@ def batch_curve(result: Answer, fidelity: str) -> BatchCurve:
 
 
 def decode_seconds(
-    result: Answer, fidelity: str, context: float, *, tokens: int = 1
+    result: Answer, fidelity: str, context: float, *, tokens: float | Numbers = 1.0
 ) -> Callable[[Numbers], Estimate]:
     """Seconds of a decode step of the answer's replica as a function of the batch (an array).
 
-    `tokens`: how many each sequence enters with; more than one where drafts are checked (not at textbook fidelity).
+    `tokens`: how many each sequence enters with, one for all or one for each batch; more than one where drafts are checked (not at textbook fidelity).
     """
     inputs = result.inputs
     if fidelity == Fidelity.TEXTBOOK:
@@ -192,7 +192,7 @@ def decode_seconds(
     model = replica_model(inputs, result.layout, fidelity=fidelity)
     return lambda batch: (
         model.step(
-            ForwardPass(decode_sequences=batch, decode_context=context, tokens_per_sequence=float(tokens))
+            ForwardPass(decode_sequences=batch, decode_context=context, tokens_per_sequence=tokens)
         ).total
     )
 

@@ -121,6 +121,7 @@ def _unit_curve(kind: QueueKind, servers: int) -> tuple[tuple[float, ...], ...]:
     )
 
 
+@lru_cache(maxsize=256)
 def replicas_for(kind: QueueKind, *, arrivals_per_s: float, service_s: float, limit_s: float) -> float:
     """The smallest number of replicas whose p95 keeps the limit; infinite if the service alone misses it."""
 

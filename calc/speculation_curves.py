@@ -9,7 +9,7 @@ import numpy as np
 
 from calc import format as fmt
 from calc import speculative, textbook
-from calc.arrays import Numbers, first
+from calc.arrays import Numbers
 from calc.curves import decode_seconds
 from calc.errors import InputError
 from calc.proof import clock_of
@@ -96,19 +96,16 @@ def speedup_by_length(
     result: Answer, *, acceptance: float, draft_cost: float, batch: int
 ) -> tuple[float, ...]:
     """The speed-up at one batch for each draft length from 0 to twelve, with the real cost of checking there."""
-    one = np.array([float(batch)])
-    step_s = _pass_seconds(result, one, tokens=1)
-    gains = [
-        speculative.speedup_at_batch(
-            acceptance=acceptance,
-            drafts=drafts,
-            step_s=step_s,
-            verify_s=_pass_seconds(result, one, tokens=drafts + 1),
-            draft_step_s=draft_cost * step_s,
-        )
-        for drafts in range(1, LONGEST_DRAFT + 1)
-    ]
-    return (1.0, *map(first, gains))
+    drafts = np.arange(LONGEST_DRAFT + 1)
+    pass_s = _pass_seconds(result, np.full(drafts.shape, float(batch)), tokens=drafts + 1.0)
+    gains = speculative.speedup_at_batch(
+        acceptance=acceptance,
+        drafts=drafts[1:],
+        step_s=pass_s[0],
+        verify_s=pass_s[1:],
+        draft_step_s=draft_cost * pass_s[0],
+    )
+    return (1.0, *np.asarray(gains).tolist())
 
 
 def worked_drafts(
@@ -207,7 +204,7 @@ def speedup_by_batch(
     return tuple(np.asarray(gain, dtype=float).tolist())
 
 
-def _pass_seconds(result: Answer, batch: np.ndarray, *, tokens: int) -> Numbers:
+def _pass_seconds(result: Answer, batch: np.ndarray, *, tokens: float | Numbers) -> Numbers:
     """Seconds of a target pass in which each sequence enters with `tokens` tokens, best estimate."""
     context = mean_context(result.inputs.scenario.workload)
     if result.inputs.scenario.fidelity != Fidelity.TEXTBOOK:

@@ -7,7 +7,7 @@ costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isinf
 from typing import Any
 
@@ -82,35 +82,32 @@ def draw_sidebar(page: str) -> None:
     else:
         _restore_what_an_interrupted_run_lost(page)
     _drop_endless_numbers()
+    held = st.query_params.to_dict() | st.session_state.to_dict()  # before the first draw only the link knows
     with st.sidebar:
         _draw(table.MODEL[0])
         _draw_pair(*table.MODEL[1:])
         with folded("More: paste a config.json, revision", key="more-model") as is_open:
             _draw_config(is_open=is_open)
-            _draw_folded(table.MODEL_MORE, is_open=is_open)
+            _draw_folded(table.MODEL_MORE, held, is_open=is_open)
             if is_open:
                 draw_gated()
         st.subheader("Hardware")
         _draw(*table.HARDWARE)
         draw_own_hardware()
         with folded("More: layout, engine, price", key="more-hardware") as is_open:
-            _draw_folded(table.HARDWARE_MORE, is_open=is_open)
+            _draw_folded(table.HARDWARE_MORE, held, is_open=is_open)
         st.subheader("Workload")
-        _draw(
-            table.USERS
-            if st.session_state.get("traffic", _traffic_in_link()) == Traffic.USERS
-            else table.RATE
-        )
+        _draw(table.USERS if held.get("traffic") == Traffic.USERS else table.RATE)
         _draw_pair(*table.WORKLOAD[:2])
         _draw(*table.WORKLOAD[2:])
         with folded("More: users, TTFT, percentile, bursts", key="more-workload") as is_open:
-            _draw_folded(table.WORKLOAD_MORE, is_open=is_open)
+            _draw_folded(table.WORKLOAD_MORE, held, is_open=is_open)
         st.divider()
         _draw(*table.FIDELITY)
         with folded("More: efficiency, profile", key="more-fidelity") as is_open:
-            _draw_folded(table.FIDELITY_MORE, is_open=is_open)
+            _draw_folded(table.FIDELITY_MORE, held, is_open=is_open)
     st.session_state[PAGE_KEY] = page
-    st.session_state[SCENARIO_KEY] = read_controls(st.session_state)
+    st.session_state[SCENARIO_KEY] = read_controls(st.session_state.to_dict())
 
 
 def _restore_what_an_interrupted_run_lost(page: str) -> None:
@@ -123,16 +120,14 @@ def _restore_what_an_interrupted_run_lost(page: str) -> None:
     opened, _ = st.session_state[PROBLEMS_KEY]
     kept = st.session_state.get(SCENARIO_KEY, opened)
     switched = st.session_state.get(PAGE_KEY, page) != page
+    linked, held = st.query_params.to_dict(), st.session_state.to_dict()
     for control in table.CONTROLS:
-        name = control.parameter
-        if name in st.query_params:
+        name, default = control.parameter, widget_value(control, DEFAULT)
+        if name in linked:
             continue
-        default = widget_value(control, DEFAULT)
-        if name not in st.session_state:
-            if (lost := widget_value(control, kept)) != default:
-                st.session_state[name] = lost
-        elif switched and st.session_state[name] != default:
-            st.session_state[name] = st.session_state[name]
+        value = held.get(name, widget_value(control, kept))
+        if value != default and (switched or name not in held):
+            st.session_state[name] = value
 
 
 def link_notices() -> list[str]:
@@ -147,27 +142,17 @@ def link_notices() -> list[str]:
     return notices
 
 
-def _traffic_in_link() -> str:
-    """Before the first draw only the link knows how traffic is stated."""
-    return str(st.query_params.get("traffic", Traffic.RATE))
-
-
 def _draw(*controls: Control) -> None:
     for control in controls:
         _WIDGETS[control.kind](control, widget_value(control, DEFAULT))
 
 
-def _draw_folded(controls: Sequence[Control], *, is_open: bool) -> None:
-    """The controls of a row; of a closed one those that hold something, which only a drawn box keeps in the link."""
-    _draw(*(control for control in controls if is_open or _differs(control)))
-
-
-def _differs(control: Control) -> bool:
-    """Whether a control holds something else than its default; before the first draw only the link knows."""
-    name = control.parameter
-    if name not in st.session_state:
-        return name in st.query_params
-    return bool(st.session_state[name] != widget_value(control, DEFAULT))
+def _draw_folded(controls: Sequence[Control], held: Mapping[str, Any], *, is_open: bool) -> None:
+    """The controls of a row; of a closed one those that differ from their default, which only a drawn box keeps linked."""
+    for control in controls:
+        default = widget_value(control, DEFAULT)
+        if is_open or held.get(control.parameter, default) != default:
+            _draw(control)
 
 
 def _draw_pair(left: Control, right: Control) -> None:
