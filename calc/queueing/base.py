@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import ClassVar
 
-from calc.arrays import not_negative
+from calc.arrays import not_negative, positive_finite
 from calc.errors import InputError
 from calc.saturation import State, state_of
 
@@ -94,6 +94,21 @@ class TailQueue(Queue):
     def _quantile(self, tail: Callable[[float], float], percentile: float) -> float:
         share = check_percentile(percentile)
         return inf if self.saturated else quantile(tail, share, scale=self.mean_time_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneServer(TailQueue):
+    """A line before one server, whose service takes `service_s` in the mean."""
+
+    service_s: float
+
+    def __post_init__(self) -> None:
+        super(OneServer, self).__post_init__()
+        positive_finite(service_s=self.service_s)
+
+    @property
+    def utilisation(self) -> float:
+        return self.arrivals_per_s * self.service_s
 
 
 def check_percentile(percentile: float) -> float:

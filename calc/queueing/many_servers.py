@@ -11,7 +11,7 @@ import numpy as np
 
 from calc.arrays import not_negative, positive_finite
 from calc.errors import InputError
-from calc.queueing.base import TailQueue, check_percentile, quantile
+from calc.queueing.base import OneServer, TailQueue, check_percentile, quantile
 
 MAX_SERVERS = 1_000_000
 MAX_CAPACITY = 1_000_000
@@ -102,11 +102,11 @@ def _both(rate: float, spare: float, t: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MM1K(TailQueue):
+class MM1K(OneServer):
     """M/M/1 with room for `capacity` requests; those that find it full are refused.
 
     Times are those of accepted requests, finite at every load: what overload costs shows in `refused_share`, and the
-    state is still "saturated" from utilisation 1 on.
+    state is still "saturated" from utilisation 1 on, above which the excess is refused.
 
     Source: Kleinrock 1975, Queueing Systems I, section 3.6. Ignores: refused requests that come back.
     """
@@ -114,18 +114,11 @@ class MM1K(TailQueue):
     name: ClassVar[str] = "M/M/1/K"
     holds: ClassVar[str] = "Poisson arrivals, exponential service, one at a time, a bounded line that refuses"
 
-    service_s: float
     capacity: int
 
     def __post_init__(self) -> None:
         super(MM1K, self).__post_init__()
-        positive_finite(service_s=self.service_s)
         whole_number("capacity", self.capacity, MAX_CAPACITY)
-
-    @property
-    def utilisation(self) -> float:
-        """Work offered over work that can be done; above 1 the excess is refused."""
-        return self.arrivals_per_s * self.service_s
 
     def numbers(self) -> Any:
         """The chance of n requests in the system, n = 0 ... capacity."""

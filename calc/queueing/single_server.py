@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from calc.arrays import positive_finite
-from calc.queueing.base import TailQueue
+from calc.queueing.base import OneServer, TailQueue
 from calc.queueing.closed_forms import (
     md1_mean_wait_s,
     mg1_mean_wait_s,
@@ -22,7 +21,7 @@ from calc.queueing.service import FixedService, ObservedService, Service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MM1(TailQueue):
+class MM1(OneServer):
     """Poisson arrivals, exponential service, one server.
 
     Source: Kleinrock 1975, Queueing Systems I, section 3.2. Ignores: bursts, even or heavy-tailed service, batching.
@@ -30,16 +29,6 @@ class MM1(TailQueue):
 
     name: ClassVar[str] = "M/M/1"
     holds: ClassVar[str] = "Poisson arrivals, exponential service times, one request at a time"
-
-    service_s: float
-
-    def __post_init__(self) -> None:
-        super(MM1, self).__post_init__()
-        positive_finite(service_s=self.service_s)
-
-    @property
-    def utilisation(self) -> float:
-        return self.arrivals_per_s * self.service_s
 
     @property
     def mean_wait_s(self) -> float:
@@ -57,7 +46,7 @@ class MM1(TailQueue):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MD1(TailQueue):
+class MD1(OneServer):
     """Poisson arrivals, one server, every service takes the same time.
 
     The wait's distribution is summed from positive terms only, so that it keeps its digits however long the wait is;
@@ -69,16 +58,6 @@ class MD1(TailQueue):
 
     name: ClassVar[str] = "M/D/1"
     holds: ClassVar[str] = "Poisson arrivals, equal service times, one request at a time"
-
-    service_s: float
-
-    def __post_init__(self) -> None:
-        super(MD1, self).__post_init__()
-        positive_finite(service_s=self.service_s)
-
-    @property
-    def utilisation(self) -> float:
-        return self.arrivals_per_s * self.service_s
 
     @property
     def mean_wait_s(self) -> float:
