@@ -106,16 +106,7 @@ def reading_of(result: Answer, *, bursts: bool = False) -> Reading:
     """The headline numbers of an answer; with `bursts`, GPUs that also hold the requests under way at the percentile."""
     fleet = result.fleet
     if not result.verdict.fits or fleet is None:
-        wall = str(result.verdict.wall)
-        return Reading(
-            fits=False,
-            gpus=0,
-            gpus_of_work=0.0,
-            usd_per_hour=None,
-            ttft_s=None,
-            tpot_s=None,
-            wall=wall,
-        )
+        return _failed(str(result.verdict.wall))
     step = result.layout.gpus_per_replica
     work = _work(result)
     if bursts:
@@ -190,15 +181,14 @@ def _ask(result: Answer, inputs: Inputs, assumption: Assumption) -> Reading:
     try:
         return reading_of(answer_for(asked, result.layout), bursts=assumption.bursts)
     except (InputError, MissingSpec) as error:
-        return Reading(
-            fits=False,
-            gpus=0,
-            gpus_of_work=0.0,
-            usd_per_hour=None,
-            ttft_s=None,
-            tpot_s=None,
-            wall=str(error),
-        )
+        return _failed(str(error))
+
+
+def _failed(why: str) -> Reading:
+    """What there is to read where nothing serves."""
+    return Reading(
+        fits=False, gpus=0, gpus_of_work=0.0, usd_per_hour=None, ttft_s=None, tpot_s=None, wall=why
+    )
 
 
 def _work(result: Answer) -> float:

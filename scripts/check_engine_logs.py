@@ -5,29 +5,24 @@ python scripts/check_engine_logs.py [--cases DIR] [--reference DIR]
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
+import sys
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
 from calc.units import GIB
 from presets.engine_log_cards import card_of
 from presets.engine_log_check import RowResult, check_kv, check_pool, check_start, check_terms, check_weights
 from presets.engine_logs import EngineLog, read_logs
-
-ROOT = Path(__file__).resolve().parents[1]
+from scripts.reference_data import folders
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    shared = ROOT / "../shared"
-    parser.add_argument("--cases", type=Path, default=os.environ.get("RIDGEBEAM_CASES", shared / "cases"))
-    parser.add_argument(
-        "--reference", type=Path, default=os.environ.get("RIDGEBEAM_REFERENCE", shared / "reference")
-    )
-    arguments = parser.parse_args()
-    logs = read_logs(Path(arguments.cases))
-    configs = Path(arguments.reference) / "configs"
+    cases, reference = folders(__doc__)
+    logs = read_logs(cases)
+    configs = reference / "configs"
     kv = [(log, check_kv(log, configs)) for log in logs if {"kv", "needed"} & set(log.roles)]
     report("KV arithmetic from the logged bytes", kv)
     report(

@@ -8,8 +8,6 @@ over rows that state the term, or their mean where there are fewer than five (`f
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
 import sys
 from collections.abc import Iterable
@@ -32,6 +30,7 @@ from presets.engine_log_check import ledger_of
 from presets.engine_log_settings import layout_of, quantization_of, settings_of
 from presets.engine_logs import EngineLog, read_logs
 from scripts.fit_engine_rows import Fit, Row, by_median, every_row, leave_one_out, rows_of
+from scripts.reference_data import folders
 
 VISION_ROWS = ("L066", "M080", "L181")  # few sequences, so that the tower and not the sampler sets the peak
 
@@ -344,15 +343,9 @@ def fits(cases: Path, reference: Path) -> list[Fit]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    shared = ROOT / "../shared"
-    parser.add_argument("--cases", type=Path, default=os.environ.get("RIDGEBEAM_CASES", shared / "cases"))
-    parser.add_argument(
-        "--reference", type=Path, default=os.environ.get("RIDGEBEAM_REFERENCE", shared / "reference")
-    )
-    arguments = parser.parse_args()
+    cases, reference = folders(__doc__)
     print(f"{'constant':62s} {'in use':>8s} {'fitted':>8s} {'rows':>4s}  range, one model left out")
-    for fit in fits(Path(arguments.cases), Path(arguments.reference)):
+    for fit in fits(cases, reference):
         print(
             f"{fit.name:62s} {fit.in_use:8.3f} {fit.fitted:8.3f} {fit.rows:4d}  {fit.low:.3f} to {fit.high:.3f}"
         )

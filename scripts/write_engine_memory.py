@@ -7,29 +7,25 @@ python scripts/write_engine_memory.py [--cases DIR] [--reference DIR]
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
+import sys
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
 from presets.engine_log_table import table
 from presets.engine_logs import read_logs
 from presets.engine_memory import FILE
 from presets.engine_memory_report import with_report
+from scripts.reference_data import folders
 
-ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs/accuracy.md"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    shared = ROOT / "../shared"
-    parser.add_argument("--cases", type=Path, default=os.environ.get("RIDGEBEAM_CASES", shared / "cases"))
-    parser.add_argument(
-        "--reference", type=Path, default=os.environ.get("RIDGEBEAM_REFERENCE", shared / "reference")
-    )
-    arguments = parser.parse_args()
-    content = table(read_logs(Path(arguments.cases)), Path(arguments.reference) / "configs")
+    cases, reference = folders(__doc__)
+    content = table(read_logs(cases), reference / "configs")
     about = (
         "Written by scripts/write_engine_memory.py. Facts of public start-up logs with their source (empty: quoted from a page "
         "that is not public any more), and what the ledgers predict. Bytes, tokens, blocks, sequences."

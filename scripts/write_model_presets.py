@@ -15,9 +15,11 @@ import re
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
 from calc.architectures import parse, parse_reader, read_config
 
-ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "presets" / "model_configs.json"
 POPULAR = ROOT / "scripts" / "popular_models.txt"
 FURTHER = ROOT / "scripts" / "further_models.json"
