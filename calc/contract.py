@@ -123,6 +123,7 @@ def plan_json(result: Answer) -> Json:
             "dp": layout.dp,
             "ep": layout.ep,
             "attention_dp": layout.attention_dp,
+            "nodes": layout.nodes,
         },
         "quantization": scenario.quantization,
         "kv_dtype": scenario.kv_dtype,

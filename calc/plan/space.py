@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import product
-from math import ceil
 from types import MappingProxyType
 from typing import Final
 
@@ -22,6 +21,7 @@ from calc.memory.engines.sharding import check_heads
 from calc.model import ModelSpec
 from calc.result import Inputs, Offer
 from calc.scenario import Scenario
+from calc.step.links import across_hosts
 
 Array = NDArray[np.float64]
 
@@ -248,5 +248,4 @@ def placed(layout: Layout, accelerator: Accelerator) -> Layout | None:
         return None
     if layout.tp > inside and layout.ep <= 1:
         return None
-    nodes = max(layout.nodes, ceil(gpus / inside))
-    return layout if nodes == layout.nodes else replace(layout, nodes=nodes)
+    return across_hosts(layout, accelerator)

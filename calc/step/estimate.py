@@ -24,6 +24,7 @@ from calc.provenance import Estimate, Provenance
 from calc.step.links import (
     NODE_LINK_BYTES_PER_S,
     PCIE_SPREAD,
+    across_hosts,
     crosses_bus,
     datasheet_links,
     profile_links,
@@ -78,6 +79,7 @@ class StepModel:
         """Compile; raises `InputError` for a fidelity that has no operator table."""
         if fidelity not in tuple(Fidelity):
             raise InputError("fidelity", fidelity, "an operator table serves roofline and expected")
+        layout = across_hosts(layout, accelerator)
         operators = compile_operators(
             spec,
             layout,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 from typing import Final
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from calc.accelerator import Accelerator
 from calc.collectives import LinkCurve, curve_for
+from calc.layout import Layout
 from calc.operators import KINDS, Kind, Operators, OperatorTable
 from calc.profile import Profile
 from calc.provenance import Provenance
@@ -102,6 +104,13 @@ def crosses_bus(accelerator: Accelerator, operators: Operators) -> bool:
         KINDS[kind] is not Kind.POINT_TO_POINT and accelerator.link_among(int(count)) is None
         for kind, count in zip(kinds, ranks, strict=True)
     )
+
+
+def across_hosts(layout: Layout, accelerator: Accelerator) -> Layout:
+    """The layout over at least as many hosts as its GPUs fill; cards that come alone have no network between hosts."""
+    inside = max(accelerator.host_devices, accelerator.linked_devices)
+    nodes = ceil(layout.gpus_per_replica / inside)
+    return layout if nodes <= layout.nodes or accelerator.node_size == 1 else replace(layout, nodes=nodes)
 
 
 def devices_inside(accelerator: Accelerator, *, nodes: int, gpus: int | None) -> int:

@@ -1,5 +1,6 @@
 """Messages run over the links that join their ranks: a peer's own link in a mesh, the bus past a bridge, a rack as one."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ from calc.custom_accelerator import typed_accelerator
 from calc.layout import Layout
 from calc.operators import KINDS, ForwardPass, Kind
 from calc.step import StepModel
-from calc.step.links import PCIE_HOSTS, PCIE_SPREAD, datasheet_links, profile_links
+from calc.step.links import PCIE_HOSTS, PCIE_SPREAD, across_hosts, datasheet_links, profile_links
 from calc.step.rates import link_bytes_per_s
 from presets import accelerators, models, profiles
 
@@ -93,3 +94,23 @@ def test_a_host_that_nobody_knows_widens_the_range():
         assert width(gpu_id, 2) == pytest.approx(PCIE_SPREAD * width(gpu_id, 1))
     assert width("h100-sxm5-80gb", 2) == pytest.approx(width("h100-sxm5-80gb", 1))
     assert width("rtx-a6000", 4) > width("rtx-a6000", 2)
+
+
+@pytest.mark.parametrize("gpu", ["l40s", "h100-sxm5-80gb"])
+def test_sixteen_gpus_of_hosts_of_eight_are_two_hosts_whether_said_or_not(gpu):
+    """A host of eight does not become one of sixteen because nobody said that there are two."""
+    card, spec = accelerators.load(gpu), models.load("Qwen/Qwen3-30B-A3B")
+    wide = Layout(tp=16, ep=16, attention_dp=16)
+    points = [
+        StepModel.of(spec, card, layout, profiles.load(card, "vllm")).serving(
+            input_tokens=4000.0, output_tokens=200.0, concurrency=64.0
+        )
+        for layout in (wide, replace(wide, nodes=2))
+    ]
+    said, unsaid = (float(np.ravel(point.tpot_s.best)[0]) for point in points)
+    assert said == unsaid
+    assert across_hosts(replace(wide, nodes=4), card).nodes == 4
+    assert across_hosts(Layout(tp=8), card).nodes == 1
+    assert (
+        across_hosts(Layout(tp=64), accelerators.load("gb200-gpu")).nodes == 1
+    )  # a rack of 72 is one domain
