@@ -122,3 +122,13 @@ def test_short_sequences_fill_the_pool_of_windows_first():
     """SGLang's pool of windows has 0.8 times the tokens of the full one (swa_full_tokens_ratio)."""
     found = numbers("google/gemma-3-27b-it", Engine.SGLANG, 512)
     assert found.most_running == int(found.tokens * 0.8) // 512
+
+
+def test_a_stage_that_keeps_nothing_for_tokens_does_not_bind():
+    """Granite 4.0-H-Small has 4 attention layers in 40: of 7 stages some have none, and the server still serves tokens."""
+    asked = EngineSettings(engine=Engine.SGLANG, max_model_len=1000)
+    model = models.load("ibm-granite/granite-4.0-h-small")
+    one = ledger(model, H200, Layout(), asked, nearest=False).kv
+    seven = ledger(model, H200, Layout(pp=7), asked, nearest=False).kv
+    assert seven.tokens > one.tokens > 0
+    assert seven.longest_length == one.longest_length == 1000

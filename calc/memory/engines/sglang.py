@@ -112,7 +112,8 @@ def sglang_memory(
                 page=settings.block_size or 1,
             )
         )
-    order = sorted(range(len(ranks)), key=lambda i: pools[i].tokens)
+    # A stage of recurrent layers alone keeps nothing for each token: it does not bind where another does.
+    order = sorted(range(len(ranks)), key=lambda i: (not pools[i].bytes_per_token, pools[i].tokens))
     numbers = _numbers(
         spec,
         layout,
@@ -356,7 +357,7 @@ def _numbers(
         room=room,
         needed_bytes=int(per_token * wanted),
         available_bytes=pool.available_bytes,
-        longest_length=min(tokens, max_len),
+        longest_length=min(tokens, max_len) if per_token else max_len,
         window_tokens=pool.window_tokens,
         state_slots=pool.slots,
     )
