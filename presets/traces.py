@@ -18,7 +18,8 @@ from calc.simulation.trace_formats import Trace, read_trace
 from calc.workload import Lengths, LengthShape, Workload
 
 MAX_TRACE_BYTES = 8 * 2**30  # uncompressed text; the largest public trace has 27 million rows
-MAX_UPLOADED_BYTES = 2**30  # what an upload may unpack to
+MAX_UPLOADED_BYTES = 2**28  # what an upload may unpack to: 90 kB of gzip hold ten million rows
+MAX_UPLOADED_ROWS = 1_000_000  # a row takes ten microseconds of the one core that all visitors share
 MAX_ROW_BYTES = 16 * 2**20  # a row with its whole prompt as text
 _GZIP_MAGIC = b"\x1f\x8b"
 _P95 = 1.6449  # standard normal
@@ -29,7 +30,7 @@ def open_trace(path: str | Path, *, seed: int = 0) -> Trace:
     file = Path(path)
     try:
         with file.open("rb") as raw:
-            return _read(raw, name=file.name, seed=seed, most_bytes=MAX_TRACE_BYTES)
+            return _read(raw, name=file.name, seed=seed, most_bytes=MAX_TRACE_BYTES, most_rows=None)
     except FileNotFoundError:
         raise SourceError(SourceFault.NOT_FOUND, f"No trace at {file}.") from None
     except OSError as error:
@@ -38,14 +39,16 @@ def open_trace(path: str | Path, *, seed: int = 0) -> Trace:
 
 def uploaded_trace(data: bytes, *, name: str, seed: int = 0) -> Trace:
     """Read the bytes of a trace that somebody sent, gzip or not; what they unpack to is capped more tightly than a file's."""
-    return _read(io.BytesIO(data), name=name, seed=seed, most_bytes=MAX_UPLOADED_BYTES)
+    return _read(
+        io.BytesIO(data), name=name, seed=seed, most_bytes=MAX_UPLOADED_BYTES, most_rows=MAX_UPLOADED_ROWS
+    )
 
 
-def _read(raw: BinaryIO, *, name: str, seed: int, most_bytes: int) -> Trace:
+def _read(raw: BinaryIO, *, name: str, seed: int, most_bytes: int, most_rows: int | None) -> Trace:
     packed = raw.read(2) == _GZIP_MAGIC
     raw.seek(0)
     source = gzip.GzipFile(fileobj=raw) if packed else raw
-    capped = io.BufferedReader(_Capped(source, most_bytes))
+    capped = io.BufferedReader(_Capped(source, most_bytes, most_rows))
     try:
         with io.TextIOWrapper(capped, encoding="utf-8", newline="") as text:
             return read_trace(text, seed=seed, name=name)
@@ -56,12 +59,13 @@ def _read(raw: BinaryIO, *, name: str, seed: int, most_bytes: int) -> Trace:
 
 
 class _Capped(io.RawIOBase):
-    """A binary stream that refuses to deliver more than a trace can hold, in all or in one row."""
+    """A binary stream that refuses to deliver more than a trace can hold: in all, in rows, or in one row."""
 
-    def __init__(self, source: object, most_bytes: int) -> None:
+    def __init__(self, source: object, most_bytes: int, most_rows: int | None) -> None:
         self._source = source
         self._most = self._left = most_bytes
-        self._row = 0
+        self._most_rows = most_rows
+        self._rows = self._row = 0
 
     def readable(self) -> bool:
         return True
@@ -71,7 +75,15 @@ class _Capped(io.RawIOBase):
         self._left -= count
         if self._left < 0:
             raise SourceError(SourceFault.TOO_LARGE, f"A trace may unpack to {self._most:,} bytes of text.")
-        row_end = bytes(memoryview(buffer)[:count]).rfind(b"\n")  # type: ignore[arg-type]
+        text = bytes(memoryview(buffer)[:count])  # type: ignore[arg-type]
+        self._rows += text.count(b"\n")
+        if self._most_rows is not None and self._rows > self._most_rows:
+            raise SourceError(
+                SourceFault.TOO_LARGE,
+                f"A trace that is uploaded may hold {self._most_rows:,} rows.",
+                next_step="Take a part of it, or run `ridgebeam simulate --trace` on your own machine.",
+            )
+        row_end = text.rfind(b"\n")
         self._row = self._row + count if row_end < 0 else count - row_end
         if self._row > MAX_ROW_BYTES:
             raise SourceError(SourceFault.TOO_LARGE, f"A row of a trace may hold {MAX_ROW_BYTES:,} bytes.")

@@ -33,6 +33,7 @@ from presets import accelerators
 from presets.profiles.calibrated import data_folder, is_calibration, with_calibration
 
 FOLDER: Final = Path(__file__).parent
+LARGEST_BYTES: Final = 16_000_000  # a profile with its run, which has 8 MB at most
 
 # Families with kernel tables or measured runs, by architecture and whether the memory is HBM.
 _FAMILIES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
@@ -233,7 +234,11 @@ def stored_run(run_id: str) -> Path:
 
 def _content(path: Path) -> Mapping[str, Any]:
     try:
-        content = parse_json(path.read_text(encoding="utf-8"), finite=True)
+        with path.open("rb") as file:
+            text = file.read(LARGEST_BYTES + 1)
+        if len(text) > LARGEST_BYTES:
+            raise InputError("profile", path.name, f"at most {LARGEST_BYTES:,} bytes are read")
+        content = parse_json(text, finite=True)
     except (OSError, *NOT_JSON) as error:
         raise InputError("profile", str(path), f"it must be a readable JSON file ({error})") from error
     if not isinstance(content, dict):

@@ -162,3 +162,11 @@ def test_measured_links_carry_the_error_of_their_fit():
         assert [curve.ranks for curve in curves] == [2, 4, 8]
         assert all(curve.error is not None and curve.error < 0.2 for curve in curves)
         assert all(0 < curve.alpha_s < 60e-6 for curve in curves)
+
+
+def test_a_file_larger_than_any_profile_is_not_read(tmp_path):
+    path = tmp_path / "profile.json"
+    with path.open("wb") as file:
+        file.truncate(profiles.LARGEST_BYTES + 1)
+    with pytest.raises(InputError, match="at most 16,000,000 bytes"):
+        profiles.read_over(profiles.load("l40s", "vllm"), path)

@@ -73,7 +73,6 @@ JSON_READERS = {
     "calc/json_text.py": "all of them",
     "calc/scenario.py": "scenario file",
     "calc/simulation/trace_formats.py": "trace",
-    "commands/bench.py": "profile file",
     "presets/checkpoint.py": "safetensors header, shard index",
     "presets/config_text.py": "config",
     "presets/hub.py": "hub cache, tests/presets/test_hub.py",

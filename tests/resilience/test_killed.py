@@ -46,7 +46,7 @@ def data_folder(tmp_path, monkeypatch):
 
 
 def busy(port, llama_url):
-    """Four visitors: a probe, a load test, a simulation of a million requests, a proof; all of them under way."""
+    """Four visitors: a probe, a load test, a simulation, a proof; all of them under way."""
     with (
         visiting(port) as prober,
         visiting(port) as tester,
@@ -56,8 +56,8 @@ def busy(port, llama_url):
         prober.open("this-gpu").open("this-gpu", pressed=["probe_start"])
         tester.open("endpoint").open("endpoint", values={"endpoint_url": llama_url})
         tester.open("endpoint", values={"endpoint_url": llama_url}, pressed=["endpoint_start"])
-        player.open("simulate", "sim_n=1000000").open(
-            "simulate", "sim_n=1000000", pressed=["sim-run"], wait=False
+        player.open("simulate", "sim_n=100000").open(
+            "simulate", "sim_n=100000", pressed=["sim-run"], wait=False
         )
         planner.open("").open("", pressed=["prove"], wait=False)
         job = wait_until(jobs.current, "no probe runs")

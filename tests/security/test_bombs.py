@@ -3,6 +3,7 @@
 import ast
 import gzip
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from calc.errors import RidgebeamError, SourceError
 from calc.scenario import Scenario, from_json, to_json
 from presets import traces
+from presets.fleet_file import MAX_BYTES
 from presets.load_test_files import read_load_test
 from presets.sources import read_config_text
 from probes import store
@@ -48,6 +50,18 @@ def test_a_trace_that_unpacks_without_end_is_cut_off(monkeypatch):
         traces.uploaded_trace(packed, name="bomb.csv.gz")
 
 
+def test_rows_without_end_are_cut_off(monkeypatch, tmp_path):
+    """A short row costs more than its bytes: a list of objects, and the one core that all visitors share."""
+    monkeypatch.setattr(traces, "MAX_UPLOADED_ROWS", 1000)
+    text = b"arrived_at,num_prefill_tokens,num_decode_tokens\n" + b"1.0,5,3\n" * 1001
+    with pytest.raises(SourceError, match="may hold 1,000 rows") as refused:
+        traces.uploaded_trace(gzip.compress(text), name="bomb.csv.gz")
+    assert "ridgebeam simulate --trace" in refused.value.next_step
+    own = tmp_path / "own.csv"
+    own.write_bytes(text)
+    assert len(traces.open_trace(own).requests) == 1001  # the person at the machine may read what fits there
+
+
 def test_one_row_without_end_is_cut_off(monkeypatch):
     monkeypatch.setattr(traces, "MAX_ROW_BYTES", MB)
     packed = gzip.compress(b'{"timestamp": 1, "input_length": ' + b"1" * (5 * MB))
@@ -69,10 +83,19 @@ def test_a_scenario_survives_a_round_trip_beside_the_bombs():
 
 
 def test_every_uploader_has_its_own_cap():
-    found = 0
+    settings = tomllib.loads((ROOT / ".streamlit/config.toml").read_text(encoding="utf-8"))
+    caps = []
     for file in (ROOT / "pages").glob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        numbers = {
+            node.targets[0].id: node.value.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        }
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "file_uploader":
-                assert "max_upload_size" in {keyword.arg for keyword in node.keywords}, file.name
-                found += 1
-    assert found >= 5
+                stated = {keyword.arg: keyword.value for keyword in node.keywords}
+                assert "max_upload_size" in stated, file.name
+                caps.append(eval(ast.unparse(stated["max_upload_size"]), {"MAX_BYTES": MAX_BYTES, **numbers}))
+    assert len(caps) >= 5
+    assert max(caps) <= settings["server"]["maxUploadSize"] <= 64
