@@ -147,14 +147,16 @@ def test_a_second_run_finds_nothing_of_the_first_in_the_cache(llama_url, record)
 
 def test_bench_prints_one_object_and_writes_a_report(llama_url, tmp_path, capsys):
     out = tmp_path / "run.html"
-    words = ["bench", llama_url, "--concurrency", "1,2", "--prompts", "64", "--input", "32", "--output", "8"]
+    words = ["bench", llama_url, "--concurrency", "1,2", "--prompts", "64", "--input", "32", "--output", "32"]
     words += ["--requests", "8", "--quick", "--ttft", "60", "--json", "--out", str(out)]
     assert main(words) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["model"] == "tiny"
     assert [row["concurrency"] for row in found["levels"]] == [1, 2]
     assert found["levels"][1]["attainment"] == 1.0
-    assert found["decode"]["tpot_s"]["n"] == 5
+    # A client that a busy machine kept waiting finds a stream's tokens all at once.
+    read_at_once = found["tags"].get(Tag.BUFFERED, 0)
+    assert 5 - read_at_once <= found["decode"]["tpot_s"]["n"] <= 5
     page = out.read_text()
     assert page.startswith("<!doctype html>")
     assert "<script" not in page
