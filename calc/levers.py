@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from calc import format as fmt
 from calc.answer import answer
+from calc.engine import ENGINE_NAMES, engine_named
 from calc.errors import InputError, MissingSpec
 from calc.kv_offload import ROOM_BYTES_PER_GPU
 from calc.model import Attention, ModelSpec, Sublayer
@@ -133,7 +134,8 @@ def _scheduling_levers(inputs: Inputs) -> list[Lever]:
     if scenario.max_seqs is None or scenario.max_seqs > BATCH_CAP:
         levers.append(_lever(f"at most {BATCH_CAP} sequences", Kind.SAME_OUTPUT, max_seqs=str(BATCH_CAP)))
     levers += [
-        _lever(f"{engine} as engine", Kind.SAME_OUTPUT, engine=engine) for engine, _ in inputs.engine_offers
+        _lever(f"{ENGINE_NAMES.get(engine_named(engine), engine)} as engine", Kind.SAME_OUTPUT, engine=engine)
+        for engine, _ in inputs.engine_offers
     ]
     return levers
 

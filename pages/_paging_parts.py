@@ -58,14 +58,14 @@ def draw_pools() -> None:
             )
         st.button("Start over", key="paged-reset", icon=":material/restart_alt:", on_click=_reset)
     played = play(story, setting)
-    heads = ("Reserved", "Paged", "Paged, shared")
+    heads = ("Reserved", "Paged", "Shared")
     for place, pool, head in zip(st.columns(3), played.pools, heads, strict=True):
         with place:
             st.markdown(f"**{head}**: {fmt.plural(pool.used_blocks, 'block')}")
             show_chart(grid_figure(pool), alt=grid_finding(pool), key=f"paged-{pool.name}")
     said = "; ".join(played.log[-6:]) or "nothing happened yet"
     st.caption(
-        f"Reserved: {fmt.count(setting.reserved_tokens)} tokens each. Paged and shared, newest last: {said}. Thick edges: "
+        f"Reserved: {fmt.count(setting.reserved_tokens)} tokens each. Shared (and paged), newest last: {said}. Thick edges: "
         "touched by the last action."
     )
     st.dataframe([_row(pool) for pool in played.pools], hide_index=True, key="paged-counters")

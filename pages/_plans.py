@@ -31,6 +31,9 @@ SPARES = {Spare.NONE: "nothing", Spare.REPLICA: "one replica", Spare.NODE: "one 
 ASKED = "_proof_asked_for"  # the scenario whose proof was asked for in this session
 
 
+COUNTED = "the simulated requests keep it, counted; *Simulate traffic* runs them one by one, with their CSV."
+
+
 def draw_plans(result: Answer) -> None:
     """Other accelerators, ranked; worked out when the row is opened, so that the answer itself comes at once."""
     row = st.expander(
@@ -149,10 +152,14 @@ def proof_for(scenario: Scenario) -> Proof:
 def _metrics(proof: Proof, shown: SimulationResult) -> list[Metric]:
     ttft, tpot = shown.spread("ttft_s"), shown.spread("tpot_s")
     return [
-        Metric(label="Replicas", reading=fmt.optional(proof.replicas, fmt.count, "none found")),
-        Metric(label="TTFT p50", reading=fmt.seconds(ttft.p50)),
-        Metric(label="TTFT p99", reading=fmt.seconds(ttft.p99)),
-        Metric(label="TPOT p99", reading=fmt.seconds(tpot.p99)),
+        Metric(
+            label="Replicas",
+            reading=fmt.optional(proof.replicas, fmt.count, "none found"),
+            help="The fewest whose simulated requests keep the promise.",
+        ),
+        Metric(label="TTFT p50", reading=fmt.seconds(ttft.p50), help=f"Half of {COUNTED}"),
+        Metric(label="TTFT p99", reading=fmt.seconds(ttft.p99), help=f"99 of 100 of {COUNTED}"),
+        Metric(label="TPOT p99", reading=fmt.seconds(tpot.p99), help=f"99 of 100 of {COUNTED}"),
         Metric(
             label="Breaks above",
             reading=fmt.optional(proof.breaks_at_per_s, lambda rate: fmt.plain(rate, "req/s")),

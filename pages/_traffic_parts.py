@@ -32,6 +32,9 @@ MOST_SEARCHED = 10_000  # requests of which a dozen more runs take a second or t
 TYPICAL_TRIALS = 12
 
 
+EACH = "the simulated requests keep it, counted; *Requests (CSV)*, below, has each of them."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
     """A run, and the rate above which the promise breaks: None if no rate keeps it, or if `searched` is false."""
@@ -80,7 +83,7 @@ def run_headline(result: Answer, ran: Ran) -> str:
     else:
         end = f"the promise breaks above {fmt.significant(breaks)}"
     return (
-        f"At {fmt.plain(found.requests_per_s, 'requests/s')} the p99 TTFT is "
+        f"At {fmt.plain(found.arrivals_per_s, 'requests/s')} the p99 TTFT is "
         f"{fmt.optional(found.spread('ttft_s').p99, fmt.seconds)}; {end}"
         f"{'; the system is saturated' if found.state == 'saturated' else ''}."
     )
@@ -92,9 +95,15 @@ def show_run(result: Answer, ran: SimulationResult) -> None:
     ttft, tpot = ran.spread("ttft_s"), ran.spread("tpot_s")
     show_metrics(
         [
-            Metric(label="TTFT p50", reading=fmt.optional(ttft.p50, fmt.seconds)),
-            Metric(label="TTFT p99", reading=fmt.optional(ttft.p99, fmt.seconds)),
-            Metric(label="TPOT p99", reading=fmt.optional(tpot.p99, fmt.seconds, "one token each")),
+            Metric(label="TTFT p50", reading=fmt.optional(ttft.p50, fmt.seconds), help=f"Half of {EACH}"),
+            Metric(
+                label="TTFT p99", reading=fmt.optional(ttft.p99, fmt.seconds), help=f"99 of 100 of {EACH}"
+            ),
+            Metric(
+                label="TPOT p99",
+                reading=fmt.optional(tpot.p99, fmt.seconds, "one token each"),
+                help=f"99 of 100 of {EACH}",
+            ),
             Metric(
                 label="Goodput",
                 reading=fmt.plain(ran.goodput_per_s(slo), "req/s"),

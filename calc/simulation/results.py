@@ -301,6 +301,12 @@ class SimulationResult:
         return len(self) / self.makespan_s
 
     @property
+    def arrivals_per_s(self) -> float:
+        """Requests a second that came, from the first to the last; what was served where all came at once."""
+        spread_s = float(self.arrival_s.max() - self.arrival_s.min())
+        return (len(self) - 1) / spread_s if spread_s > 0 else self.requests_per_s
+
+    @property
     def prefix_hit_rate(self) -> float:
         """Share of the prompts' blocks that the prefix cache held."""
         return self.hit_blocks / self.looked_up_blocks if self.looked_up_blocks else 0.0

@@ -175,7 +175,7 @@ def test_levers_reach_engine_schedule_drafts_pools_and_another_card():
     assert drafts.after.tpot_s.best < base.tpot_s.best
     pools = effects["prefill and decode on pools of their own"]
     assert pools.after.fleet.prefill_replicas > 0
-    assert effects["sglang as engine"].after.inputs.scenario.engine == "sglang"
+    assert effects["SGLang as engine"].after.inputs.scenario.engine == "sglang"
     cards = [e for e in effects.values() if e.after.inputs.offer.accelerator.id != "h100-sxm5-80gb"]
     assert len(cards) == 1
     assert all(e.gpus_saved == 0 for e in effects.values() if not e.after.verdict.fits)
