@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calc.errors import InputError
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
@@ -282,13 +280,3 @@ TERMS: tuple[Term, ...] = (
         disagreement="Many tools print GiB as GB.",
     ),
 )
-
-GLOSSARY = {term.name: term for term in TERMS}
-
-
-def term(name: str) -> Term:
-    """The entry of this name, or an error that lists the names."""
-    found = GLOSSARY.get(name)
-    if found is None:
-        raise InputError("term", name, f"the glossary has {', '.join(GLOSSARY)}")
-    return found

@@ -43,6 +43,7 @@ def main() -> None:
                     "term": term.name,
                     "meaning": plain_text(term.meaning),
                     "where tools differ": plain_text(term.disagreement),
+                    "formulas": plain_text("; ".join(FORMULAS[name].title for name in term.formulas)),
                 }
                 for term in TERMS
             ]

@@ -114,8 +114,3 @@ BATCH_LESSONS: tuple[ReadyScenario, ...] = (
         page="batch-size",
     ),
 )
-
-
-def find(ready_id: str) -> ReadyScenario:
-    """The ready scenario with that id."""
-    return next(one for one in READY if one.id == ready_id)

@@ -172,15 +172,3 @@ def unsteady(run: Mapping[str, Any]) -> list[str]:
         return []
     words = f"{tagged} of {len(run['cases'])} cases varied by more than 10%: something else was busy."
     return [f"{words} Measure again when the machine is quiet."]
-
-
-def verdict(run: Mapping[str, Any]) -> str:
-    """The whole run in one sentence: the first implausible finding, or that everything is as usual."""
-    rows = findings(run)
-    odd = [row for row in rows if not row.plausible]
-    if odd:
-        return odd[0].sentence
-    compared = [row for row in rows if row.usual is not None]
-    if not compared:
-        return "There is no datasheet of this device; its own measured roofs take the place of one."
-    return "Within what others measured on this kind of device."

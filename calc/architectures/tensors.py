@@ -49,8 +49,3 @@ def embedding(name: str, vocab_size: int, width: int, *, tied: bool = False) -> 
 def lm_head(name: str, vocab_size: int, width: int, *, bias: bool = False) -> Weights:
     """The output head."""
     return linear(name, width, vocab_size, Part.LM_HEAD, Split.VOCAB, bias=bias)
-
-
-def elements(weights: Weights) -> int:
-    """Parameters of a few weights."""
-    return sum(weight.elements for weight in weights)

@@ -18,8 +18,6 @@ from calc.arrays import not_negative, positive_finite
 from calc.errors import InputError
 from calc.queueing.base import check_percentile
 
-MOST_REQUESTS = 1_000_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:

@@ -8,7 +8,7 @@ from calc.profile import profile_from_json
 from calc.profile_numbers import DEVICE_NUMBERS, SHARE
 from calc.provenance import Provenance
 from presets import accelerators, profiles
-from probes import assemble, measured, readings, registry, sanity, store
+from probes import assemble, measured, readings, registry, store
 
 pytestmark = pytest.mark.torch
 
@@ -101,7 +101,3 @@ def test_a_stored_run_reaches_whoever_resolves_a_scenario(quick_run, data_folder
     card = accelerators.load("a100-sxm4-80gb")
     elsewhere = profiles.load(card, "vllm")
     assert profiles.with_stored_run(elsewhere, card, quick_run["id"]) is elsewhere
-
-
-def test_without_a_datasheet_the_verdict_says_so(quick_run):
-    assert "no datasheet" in sanity.verdict(quick_run)
