@@ -10,11 +10,11 @@ from typing import Final
 
 from calc.architectures.assembly import causal_lm, max_positions
 from calc.architectures.config_reader import ConfigReader
-from calc.architectures.dense_llama import MLP_BIAS, PRE_NORMS, Recipe, dense_mlp
 from calc.architectures.draft import mtp_stack
 from calc.architectures.family import Family
 from calc.architectures.latent import latent_attention, read_indexer
 from calc.architectures.mixtures import EXPERTS, after_dense
+from calc.architectures.recipe import MLP_BIAS, PRE_NORMS, Recipe, dense_mlp
 from calc.architectures.tensors import norm, norms
 from calc.model import Block, Mlp, ModelSpec, Moe, Stack
 

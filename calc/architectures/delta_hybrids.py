@@ -10,10 +10,10 @@ from typing import Final
 from calc.architectures.assembly import causal_lm, max_positions
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.deepseek import feed_forward_layers
-from calc.architectures.dense_llama import PRE_NORMS
 from calc.architectures.family import Family
 from calc.architectures.latent import latent_attention
 from calc.architectures.layers import gated_mlp, grouped_attention
+from calc.architectures.recipe import PRE_NORMS
 from calc.architectures.tensors import linear, norm, norms, tensor, vector
 from calc.errors import InputError
 from calc.model import Block, Mixer, MixerKind, ModelSpec, Part, Split

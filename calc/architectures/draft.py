@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from calc.architectures.assembly import runs
 from calc.architectures.config_reader import ConfigReader
-from calc.architectures.dense_llama import Recipe, dense_attention, dense_norms
+from calc.architectures.recipe import Recipe, dense_attention, dense_norms
 from calc.architectures.tensors import Weights, embedding, linear, lm_head, norms
 from calc.model import Block, Mlp, Moe, Part, Role, Stack
 

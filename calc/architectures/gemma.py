@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from calc.architectures.dense_llama import ATTENTION_BIAS, PRE_NORMS, Recipe, parse_dense
 from calc.architectures.family import Family
+from calc.architectures.recipe import ATTENTION_BIAS, PRE_NORMS, Recipe, parse_dense
 from calc.architectures.windows import patterned
 
 FOUR_NORMS: Final = (*PRE_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")

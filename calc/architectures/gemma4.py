@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from calc.architectures import audio, towers
+from calc.architectures import audio
 from calc.architectures.assembly import LM, causal_lm, max_positions
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.family import Family
 from calc.architectures.gemma import FOUR_NORMS
 from calc.architectures.layers import gated_mlp, grouped_attention, mixture
-from calc.architectures.tensors import Weights, linear, norm, norms, vector
+from calc.architectures.tensors import Weights, linear, norm, norms, tensor, vector
+from calc.architectures.towers import buffers, clip_bounds, tower
 from calc.architectures.windows import FULL, SLIDING
 from calc.model import Attention, Block, Mlp, ModelSpec, Moe, Part, Split, Stack, Weight
 
@@ -34,7 +35,7 @@ def parse_gemma4(config: ConfigReader) -> ModelSpec:
     stacks: tuple[Stack, ...] = ()
     vision, hearing = config.section("vision_config"), config.section("audio_config")
     if vision is not None:
-        stacks += towers.gemma4_vision(vision, width)
+        stacks += _vision(vision, width)
     if hearing is not None:
         stacks += audio.gemma4_audio(hearing, width)
     layers = text.layers()
@@ -148,7 +149,7 @@ def _block(config: ConfigReader, width: int, kind: _Layer, per_layer: int, *, fu
         block_norms += linear("per_layer_input_gate", width, per_layer, Part.MLP)
         block_norms += linear("per_layer_projection", per_layer, width, Part.MLP)
         block_norms += norm("post_per_layer_input_norm", width)
-    return Block(sublayers=sublayers, norms=block_norms + towers.buffers("layer_scalar", 1))
+    return Block(sublayers=sublayers, norms=block_norms + buffers("layer_scalar", 1))
 
 
 def _attention(config: ConfigReader, width: int, kind: _Layer, full: tuple[int, int]) -> Attention:
@@ -174,6 +175,39 @@ def _attention(config: ConfigReader, width: int, kind: _Layer, full: tuple[int, 
         dropped = ("self_attn.v_proj",)
     kept = tuple(w for w in attention.weights if w.name.removesuffix(".bias") not in dropped)
     return replace(attention, weights=kept, shares_cache=kind.shares_cache)
+
+
+def _vision(config: ConfigReader, text: int) -> tuple[Stack]:
+    """Gemma 4's tower: gated feed-forward, four norms, clipped linears with their bounds as buffers."""
+    width, n_heads = config.int("hidden_size"), config.int("num_attention_heads")
+    config.expect("num_key_value_heads", n_heads)
+    head_dim = config.int("head_dim", "global_head_dim")
+    config.expect("global_head_dim", head_dim)
+    config.expect("attention_bias", False)
+    patch = config.int("patch_size", high=1024)
+    attention = grouped_attention(
+        width=width,
+        n_heads=n_heads,
+        n_kv_heads=n_heads,
+        head_dim=head_dim,
+        qk_norm=(head_dim, head_dim),
+        causal=False,
+    )
+    mlp = gated_mlp(width=width, intermediate=config.int("intermediate_size"))
+    clipped = clip_bounds(7) if config.bool("use_clipped_linears", default=False) else ()
+    block = Block(sublayers=(attention, mlp), norms=norms(width, *FOUR_NORMS) + clipped)
+    for unused in ("pooling_kernel_size", "default_output_length"):
+        config.raw(unused)
+    weights = (
+        tensor(
+            "position_embedding_table", 2, config.int("position_embedding_size"), width, part=Part.POSITION
+        )
+        + linear("patch_embedder.input_proj", 3 * patch * patch, width, Part.POSITION)
+        + linear("embed_vision.embedding_projection", width, text, Part.PROJECTOR)
+    )
+    if config.bool("standardize", default=False):
+        weights += buffers("standardize", 2 * width)
+    return tower(width, [block] * config.layers(), weights, "vision_tower.encoder.layers")
 
 
 FAMILIES: Final = (

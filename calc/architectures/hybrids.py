@@ -9,10 +9,10 @@ from typing import Final
 
 from calc.architectures.assembly import causal_lm, even_head_dim, max_positions
 from calc.architectures.config_reader import ConfigReader
-from calc.architectures.dense_llama import PRE_NORMS
 from calc.architectures.family import Family
 from calc.architectures.layers import gated_mlp, grouped_attention, mixture
 from calc.architectures.mixers import lightning_attention, mamba1, mamba2
+from calc.architectures.recipe import PRE_NORMS
 from calc.architectures.tensors import norm, norms
 from calc.model import Attention, Block, Mixer, Mlp, ModelSpec, Moe
 

@@ -10,17 +10,10 @@ from functools import partial
 from typing import Final
 
 from calc.architectures.config_reader import ConfigReader
-from calc.architectures.dense_llama import (
-    ATTENTION_BIAS,
-    WIDTH,
-    Flag,
-    Recipe,
-    decoder,
-    dense_mlp,
-)
 from calc.architectures.draft import draft_stack
 from calc.architectures.family import Family
 from calc.architectures.layers import mixture
+from calc.architectures.recipe import ATTENTION_BIAS, WIDTH, Flag, Recipe, decoder, dense_mlp
 from calc.architectures.windows import late_layers
 from calc.model import Mlp, ModelSpec, Moe
 

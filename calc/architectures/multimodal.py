@@ -15,21 +15,14 @@ from calc.architectures import audio, towers
 from calc.architectures.assembly import LM, causal_lm, max_positions
 from calc.architectures.config_reader import ConfigReader
 from calc.architectures.deepseek import parse_deepseek
-from calc.architectures.dense_llama import (
-    MISTRAL,
-    PRE_NORMS,
-    QWEN2,
-    RECIPES,
-    Recipe,
-    decoder,
-    dense_mlp,
-)
+from calc.architectures.dense_llama import MISTRAL, QWEN2, RECIPES
 from calc.architectures.family import Family
 from calc.architectures.gemma import GEMMA3
 from calc.architectures.layers import gated_mlp, grouped_attention, mixture
 from calc.architectures.lfm2 import lfm2_blocks
 from calc.architectures.mixtures import GLM4V_MOE_TEXT, QWEN3_MOE, after_dense, qwen_feed_forwards
 from calc.architectures.qwen_next import parse_qwen_next
+from calc.architectures.recipe import PRE_NORMS, Recipe, decoder, dense_mlp
 from calc.architectures.tensors import Weights, linear, norm, norms, tensor, vector
 from calc.model import Attention, Block, ModelSpec, Part, Stack
 

@@ -10,11 +10,11 @@ from typing import Final
 
 from calc.architectures.assembly import causal_lm, max_positions, runs, stated_state_format
 from calc.architectures.config_reader import ConfigReader
-from calc.architectures.dense_llama import PRE_NORMS
 from calc.architectures.draft import draft_layers
 from calc.architectures.family import Family
 from calc.architectures.layers import gated_mlp, grouped_attention, mixture, plain_mlp
 from calc.architectures.mixers import mamba2
+from calc.architectures.recipe import PRE_NORMS
 from calc.architectures.tensors import Weights, linear, norm
 from calc.model import Attention, Block, Mlp, ModelSpec, Part, Role, Stack, Sublayer
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from calc.architectures.assembly import causal_lm, even_head_dim, max_positions
 from calc.architectures.config_reader import ConfigReader
-from calc.architectures.dense_llama import Flag, Recipe, parse_dense
 from calc.architectures.family import Family
 from calc.architectures.layers import grouped_attention, plain_mlp
+from calc.architectures.recipe import Flag, Recipe, parse_dense
 from calc.architectures.tensors import norm
 from calc.architectures.windows import everywhere
 from calc.model import Block, ModelSpec

@@ -10,12 +10,12 @@ from typing import Final
 
 from calc.architectures.assembly import causal_lm, max_positions, stated_state_format
 from calc.architectures.config_reader import ConfigReader
-from calc.architectures.dense_llama import PRE_NORMS, Recipe, dense_mlp
 from calc.architectures.draft import mtp_stack
 from calc.architectures.family import Family
 from calc.architectures.layers import grouped_attention
 from calc.architectures.mixers import gated_delta_net
 from calc.architectures.mixtures import qwen_feed_forwards
+from calc.architectures.recipe import PRE_NORMS, Recipe, dense_mlp
 from calc.architectures.tensors import linear, norm, norms
 from calc.model import Attention, Block, Mixer, Mlp, ModelSpec, Moe, Part, Split, Stack
 

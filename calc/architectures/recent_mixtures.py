@@ -9,10 +9,10 @@ from functools import partial
 from typing import Final
 
 from calc.architectures.config_reader import ConfigReader
-from calc.architectures.dense_llama import ATTENTION_BIAS, MLP_BIAS, WIDTH, Recipe, decoder, dense_mlp
 from calc.architectures.family import Family
 from calc.architectures.layers import mixture
 from calc.architectures.mixtures import after_dense
+from calc.architectures.recipe import ATTENTION_BIAS, MLP_BIAS, WIDTH, Recipe, decoder, dense_mlp
 from calc.architectures.tensors import Weights, linear
 from calc.architectures.windows import patterned
 from calc.model import ModelSpec, Part, Split

@@ -10,10 +10,11 @@ from typing import Final
 
 from calc.architectures.assembly import LM, causal_lm, even_head_dim
 from calc.architectures.config_reader import ConfigReader
-from calc.architectures.dense_llama import QWEN2, dense_mlp, parse_dense
+from calc.architectures.dense_llama import QWEN2
 from calc.architectures.draft import draft_stack
 from calc.architectures.family import Family
 from calc.architectures.layers import gated_mlp, grouped_attention
+from calc.architectures.recipe import dense_mlp, parse_dense
 from calc.architectures.tensors import norm, norms
 from calc.model import Block, ModelSpec
 

@@ -356,45 +356,6 @@ def minicpmv_tower(config: ConfigReader, text: int, merger_times: int) -> tuple[
     return siglip(config, projector, between)
 
 
-def gemma4_vision(config: ConfigReader, text: int) -> tuple[Stack]:
-    """Gemma 4's tower: gated feed-forward, four norms, clipped linears with their bounds as buffers."""
-    width, n_heads = config.int("hidden_size"), config.int("num_attention_heads")
-    config.expect("num_key_value_heads", n_heads)
-    head_dim = config.int("head_dim", "global_head_dim")
-    config.expect("global_head_dim", head_dim)
-    config.expect("attention_bias", False)
-    patch = config.int("patch_size", high=1024)
-    attention = grouped_attention(
-        width=width,
-        n_heads=n_heads,
-        n_kv_heads=n_heads,
-        head_dim=head_dim,
-        qk_norm=(head_dim, head_dim),
-        causal=False,
-    )
-    mlp = gated_mlp(width=width, intermediate=config.int("intermediate_size"))
-    clipped = clip_bounds(7) if config.bool("use_clipped_linears", default=False) else ()
-    names = (
-        "input_layernorm",
-        "post_attention_layernorm",
-        "pre_feedforward_layernorm",
-        "post_feedforward_layernorm",
-    )
-    block = Block(sublayers=(attention, mlp), norms=norms(width, *names) + clipped)
-    for unused in ("pooling_kernel_size", "default_output_length"):
-        config.raw(unused)
-    weights = (
-        tensor(
-            "position_embedding_table", 2, config.int("position_embedding_size"), width, part=Part.POSITION
-        )
-        + linear("patch_embedder.input_proj", 3 * patch * patch, width, Part.POSITION)
-        + linear("embed_vision.embedding_projection", width, text, Part.PROJECTOR)
-    )
-    if config.bool("standardize", default=False):
-        weights += buffers("standardize", 2 * width)
-    return tower(width, [block] * config.layers(), weights, "vision_tower.encoder.layers")
-
-
 def clip_bounds(linears: int) -> Weights:
     """Four bounds for each clipped linear layer, kept as buffers."""
     return buffers("clip_bounds", 4 * linears)

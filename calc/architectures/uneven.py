@@ -10,9 +10,9 @@ from typing import Final
 
 from calc.architectures.assembly import causal_lm, max_positions
 from calc.architectures.config_reader import ConfigReader
-from calc.architectures.dense_llama import PRE_NORMS
 from calc.architectures.family import Family
 from calc.architectures.layers import gated_mlp, grouped_attention, mixture
+from calc.architectures.recipe import PRE_NORMS
 from calc.architectures.tensors import linear, norm, norms
 from calc.architectures.windows import FULL, SLIDING
 from calc.model import Attention, Block, Indexer, ModelSpec, Part, Split

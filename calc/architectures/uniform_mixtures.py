@@ -10,10 +10,10 @@ from functools import partial
 from typing import Final
 
 from calc.architectures.config_reader import ConfigReader
-from calc.architectures.dense_llama import ATTENTION_BIAS, POST_NORMS, WIDTH, Flag, Recipe, decoder
 from calc.architectures.family import Family
 from calc.architectures.layers import mixture
 from calc.architectures.mixtures import EXPERTS, TOP_K
+from calc.architectures.recipe import ATTENTION_BIAS, POST_NORMS, WIDTH, Flag, Recipe, decoder
 from calc.architectures.tensors import Weights, vector
 from calc.architectures.windows import everywhere, patterned
 from calc.model import ModelSpec, Moe, Part, Split
