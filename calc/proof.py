@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from calc import format as fmt
-from calc.engine import Engine
+from calc.engine import LLAMA_CPP_ENGINES, Engine
 from calc.errors import InputError
 from calc.memory.kv import sequence_bytes
 from calc.replica_model import replica_model
@@ -319,7 +319,8 @@ def rules_of(result: Answer) -> EngineRules:
     family = FAMILIES[Engine(scenario.engine)]
     streams = result.layout.streams
     tokens = max(BLOCK_TOKENS, _tokens_of_replica(result) // streams)
-    most = None if scenario.max_seqs is None else max(1, scenario.max_seqs // streams)
+    allowed = [one for one in (scenario.max_seqs, _places_of_replica(result)) if one is not None]
+    most = max(1, min(allowed) // streams) if allowed else None
     settings: dict[str, object] = {
         "max_seqs": most,
         "token_budget": scenario.max_batched_tokens,
@@ -346,6 +347,16 @@ def _tokens_of_replica(result: Answer) -> int:
         return result.memory.tokens
     kept = result.inputs.scenario.input_tokens + result.inputs.scenario.output_tokens
     return max(result.memory.tokens, int(result.sequences.fit * kept))
+
+
+def _places_of_replica(result: Answer) -> int | None:
+    """Requests that run at once however short they are: slots, of llama.cpp or of recurrent state; None where blocks decide."""
+    if result.ledger is None or result.sequences is None:
+        return None
+    if result.ledger.engine in LLAMA_CPP_ENGINES:
+        return result.sequences.fit
+    slots = result.ledger.kv.most_requests
+    return None if slots is None else slots * result.layout.attention_ranks
 
 
 def _speculation(scenario: Scenario) -> Speculation | None:

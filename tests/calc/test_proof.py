@@ -6,7 +6,7 @@ import pytest
 
 from calc.answer import answer
 from calc.errors import InputError
-from calc.proof import prove
+from calc.proof import prove, rules_of
 from calc.result import Inputs, Offer
 from calc.scenario import Scenario
 from presets import accelerators, models
@@ -94,3 +94,20 @@ def test_pools_of_their_own_hold_what_one_pool_needs_more_gpus_for():
     proof = prove(two)
     assert proof.holds
     assert proof.proven.spread("tpot_s").p99 <= 0.04
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        # 82 requests of 5 slots, as the ledger says: short requests do not make them more
+        (Scenario(model="Qwen/Qwen3.5-35B-A3B", gpu="h100-sxm5-80gb", tp=2, engine="sglang", tpot_s=None), None),
+        # 18.6 GiB free, half a GiB a slot of 4,096 tokens
+        (Scenario(model="meta-llama/Meta-Llama-3.1-8B", gpu="rtx-4090", quantization="q4_k_m", engine="llama.cpp", tpot_s=None), 37),
+    ],
+)  # fmt: skip
+def test_slots_bound_a_proof_as_they_bound_the_plan(asked, most):
+    result = answer(resolve(replace(asked, input_tokens=100.0, output_tokens=50.0)))
+    places = rules_of(result).places
+    assert places == result.sequences.fit == (most or places)
+    slots = result.ledger.kv.state_slots
+    assert slots is None or places == slots // 5

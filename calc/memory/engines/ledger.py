@@ -106,6 +106,7 @@ class KvNumbers:
     blocks_per_sequence: int = 0  # most blocks that a sequence of max_model_len ever holds
     blocks_while_decoding: int = 0  # ... and those that it holds once its prompt is computed
     room: Room | None = None  # engines without blocks: what bounds most_running
+    most_requests: int | None = None  # requests that slots of state allow, however short they are
     n_groups: int = 1
     padding_layers: int = 0
     window_tokens: int | None = None  # SGLang: tokens of the sliding pool

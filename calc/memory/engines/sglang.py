@@ -260,7 +260,13 @@ class TokenPool:
         """Tokens of the sliding pool; None where no layer has a window."""
         return int(self.tokens * self.window_ratio) if self.cells.sliding else None
 
-    def room(self, tokens: int, *, slots_per_request: int, spare_slots: int) -> Room:
+    def places(self, *, slots_per_request: int, spare_slots: int) -> Room | None:
+        """Slots of state and how many each request takes; None for models without."""
+        if self.slots is None:
+            return None
+        return Room(what="slots of state", have=max(0, self.slots - spare_slots), each=slots_per_request)
+
+    def room(self, tokens: int, *, places: Room | None) -> Room:
         """The pool that has room for the fewest sequences of `tokens` tokens.
 
         Ignores: the part of a prompt that is beyond the window while it is computed.
@@ -271,9 +277,8 @@ class TokenPool:
         if self.window_tokens is not None:
             each = min(tokens, self.cells.window)
             pools.append(Room(what="tokens of the sliding pool", have=self.window_tokens, each=each))
-        if self.slots is not None:
-            have = max(0, self.slots - spare_slots)
-            pools.append(Room(what="slots of state", have=have, each=slots_per_request))
+        if places is not None:
+            pools.append(places)
         return min(pools, key=lambda pool: pool.sequences, default=Room(what="tokens", have=0, each=tokens))
 
 
@@ -338,11 +343,11 @@ def _numbers(
     max_len = settings.max_model_len or spec.max_positions or FALLBACK_LENGTH
     # An engine that only refuses long requests starts; a length that was asked for must fit.
     wanted = max_len if settings.max_model_len else min(max_len, max(tokens, 1))
-    room = pool.room(
-        max_len,
+    places = pool.places(
         slots_per_request=1 if not recurrent or settings.prefix_caching is False else SLOTS_PER_REQUEST,
         spare_slots=0 if recurrent else 1,
     )
+    room = pool.room(max_len, places=places)
     return KvNumbers(
         logical_bytes_per_token=logical_bytes_per_token(spec, kv_format),
         reserved_bytes=sum(p.bytes_per_token for p in pools) * tokens * layout.tp * layout.dp,
@@ -355,6 +360,7 @@ def _numbers(
         max_concurrency=tokens / max_len,
         most_running=room.sequences,
         room=room,
+        most_requests=None if places is None else places.sequences,
         needed_bytes=int(per_token * wanted),
         available_bytes=pool.available_bytes,
         longest_length=min(tokens, max_len) if per_token else max_len,
