@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -25,15 +26,30 @@ def environment():
     return dict(pair.split("=", 1) for pair in words("ENV")[0].split())
 
 
-def test_it_is_slim_and_of_a_python_that_we_support():
+def test_it_is_slim_and_of_the_python_that_the_tests_and_the_pins_are_of():
     (image,) = words("FROM")
-    assert re.fullmatch(r"python:3\.1[123]-slim-\w+", image)
+    typed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
+    assert re.fullmatch(rf"python:{typed['python_version']}-slim-\w+", image)
 
 
-def test_what_runs_is_not_root():
+def test_what_runs_is_not_root_and_owns_nothing():
     users = words("USER")
     assert users == ["ridgebeam"]
-    assert LINES.index("USER ridgebeam") < next(i for i, line in enumerate(LINES) if line.startswith("CMD"))
+    at = LINES.index("USER ridgebeam")
+    assert at < next(i for i, line in enumerate(LINES) if line.startswith("CMD"))
+    written = [i for i, line in enumerate(LINES) if line.startswith(("COPY", "RUN", "ADD"))]
+    assert max(written) < at  # the code and what is compiled from it are root's
+    assert not any("--chown" in line for line in LINES)
+
+
+def test_the_simulator_is_compiled_into_the_image_for_any_processor(environment):
+    assert environment["NUMBA_CPU_NAME"] == "generic"
+    compiled = next(i for i, line in enumerate(LINES) if "calc.simulation.warm" in line)
+    assert LINES.index("COPY . .") < compiled
+
+
+def test_it_asks_no_host_for_its_own_address(environment):
+    assert environment["STREAMLIT_BROWSER_SERVER_ADDRESS"]
 
 
 def test_every_copied_file_exists():
