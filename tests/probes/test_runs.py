@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from published_run import a100, case, timing
 
 from calc.collectives import LinkCurve
-from calc.errors import InputError
+from calc.errors import InputError, ProbeError
 from calc.provenance import Provenance
 from presets import accelerators, profiles
-from probes import assemble, device_state, events, measured, sanity, store
+from presets.profiles.calibrated import save_calibration, with_calibration
+from probes import assemble, device_state, events, jobs, measured, sanity, store
 from probes.readings import readings
 
 
@@ -88,13 +89,42 @@ def test_a_file_that_is_no_run_is_refused_in_words(text):
         store.from_text(text)
 
 
-@pytest.mark.parametrize("run_id", ["../secret", "a/b", "", "x" * 200, "..", "no-such-run"])
+OUTSIDE = ("../secret", "../../secret", "../runs/../secret", "a/b", "", "x" * 200, "..")
+
+
+@pytest.mark.parametrize("run_id", OUTSIDE)
 def test_an_id_never_leaves_the_folder(run_id, tmp_path, monkeypatch):
+    """Valid files lie where such an id would lead: it is the id that is refused, and they stay."""
     monkeypatch.setenv("RIDGEBEAM_DATA_DIR", str(tmp_path))
-    with pytest.raises(InputError):
-        store.load(run_id)
+    store.save(a100())
+    fitted = profiles.load("a100-sxm4-80gb")
+    kept = save_calibration(fitted, accelerator_id="a100-sxm4-80gb", model_id="m")
+    runs, folder = tmp_path / "probes/runs", tmp_path / "endpoints/profiles"
+    outside = []
+    for home, valid in ((runs, store.path_of(a100()["id"])), (folder, folder / f"{kept}.json")):
+        for place in (home.parent / "secret.json", home.parent.parent / "secret.json", home / "a/b.json"):
+            place.parent.mkdir(exist_ok=True)
+            place.write_bytes(valid.read_bytes())
+            outside.append(place)
+    for use in (store.load, store.delete):
+        with pytest.raises(InputError, match="id of a stored run"):
+            use(run_id)
     with pytest.raises(InputError):
         profiles.stored_run(run_id)
+    for calibration in (run_id, f"endpoint-{run_id}", f"endpoint-x/../{run_id}"):
+        with pytest.raises(InputError, match="id of a calibrated endpoint"):
+            with_calibration(fitted, calibration, accelerator_id="a100-sxm4-80gb", model_id="m")
+    with pytest.raises(ProbeError, match="not the id of a job"):
+        jobs.progress(run_id)
+    assert all(place.is_file() for place in outside)
+
+
+def test_a_run_that_is_not_there_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("RIDGEBEAM_DATA_DIR", str(tmp_path))
+    with pytest.raises(InputError, match="no such run"):
+        store.load("no-such-run")
+    with pytest.raises(InputError):
+        profiles.stored_run("no-such-run")
 
 
 def test_events_that_are_none_are_passed_over():

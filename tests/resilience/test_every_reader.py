@@ -19,6 +19,8 @@ from input_readers import readers
 ROUNDS = int(os.environ.get("RIDGEBEAM_FUZZ_ROUNDS", "24"))
 FIRST = int(os.environ.get("RIDGEBEAM_FUZZ_FIRST", "0"))
 READERS = readers()
+REMEMBERED = {"probe run": (11, 17, 21)}
+"""Rounds that find it at once where a reader lets everything pass, for readers that get few rounds."""
 
 
 def sound(value, path="result", depth=0):
@@ -48,7 +50,8 @@ def test_valid_samples_are_read(reader):
 @pytest.mark.parametrize("reader", READERS, ids=[reader.name for reader in READERS])
 def test_damage_gives_an_error_in_words_or_a_sound_answer(reader):
     faults = {}
-    for number in range(FIRST, FIRST + max(4, ROUNDS // reader.cost)):
+    rounds = range(FIRST, FIRST + max(4, ROUNDS // reader.cost))
+    for number in (*rounds, *REMEMBERED.get(reader.name, ())):
         rng = random.Random(f"{reader.name} {number}")
         data = damaged(rng.choice(reader.samples), rng)
         try:
