@@ -279,7 +279,7 @@ def _step_times(inputs: Inputs, profile: Profile, tp: int) -> Iterator[Assumptio
         ("share of memory bandwidth reached", BANDWIDTH_NUMBERS, "bandwidth.16bit"),
         ("share of peak compute reached", COMPUTE_NUMBERS, "compute.16bit"),
         ("engine overhead per step, layer and sequence", OVERHEAD_NUMBERS, "layer_s"),
-        ("first token: server and waiting steps", FIRST_TOKEN_NUMBERS, "ttft.steps"),
+        ("first token: server and waiting steps", FIRST_TOKEN_NUMBERS, "ttft.prefill"),
     ]
     if tp > 1:
         groups.append(("messages between GPUs", ("collectives.factor",), "collectives.factor"))

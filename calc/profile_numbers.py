@@ -61,7 +61,7 @@ DEVICE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
 ENGINE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "attention.bandwidth": "share of memory bandwidth, reading cached keys and values",
-        "attention.sequence_s": "seconds per sequence and layer of decode attention",
+        "attention.sequence_s": "seconds per sequence and layer of decode attention with eight key-value heads",
         "attention.bandwidth_8bit": "share of memory bandwidth, reading keys and values of an 8-bit cache; 0: as of 16 bits",
         "attention.sequence_8bit_s": "seconds per sequence and layer over an 8-bit cache; 0: as over 16 bits",
         "latent_attention.bandwidth": "share of memory bandwidth, reading cached latents",
@@ -72,6 +72,7 @@ ENGINE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
         "experts.bandwidth": "share of what dense weights reach, reading experts",
         "experts.compute": "share of what dense weights reach, computing experts",
         "experts.compute_4bit": "share of what dense weights reach, computing 4-bit experts",
+        "experts.passes": "times the counted traffic of routed activations, what caches and fused kernels leave of it",
         "experts.routing": "share of the distinct experts of uniform routing that real traffic touches",
         "activations.passes": "times the counted activation traffic",
         "collectives.factor": "times the fastest measured kernel, small messages",
@@ -103,6 +104,7 @@ ENGINE_DEFAULTS: Final[Mapping[str, float]] = MappingProxyType(
         "prefill_attention.compute_fp8": 0.0,
         "attention.bandwidth_8bit": 0.0,
         "attention.sequence_8bit_s": 0.0,
+        "experts.passes": 1.0,
     }
 )
 

@@ -22,15 +22,16 @@ from calc.profile import Calibration
 from calc.step import OfflineWork, StepModel, offline_tokens_per_s
 from calc.step.links import PCIE_HOSTS
 from presets.measurements import PointMeasurement
+from presets.trtllm_bench import CACHE_SHARE, MOST_SEQUENCES, bench_settings
 
 MLPERF: Final = "mlperf51"
 MLPERF_NODE: Final = 8  # GPUs
 NVIDIA_MAXIMA: Final = ("trt10", "trt12")
 
-# Of what is free after loading, the share that the runs gave to the cache: NVIDIA's pages say 0.95 "in many cases" and 0.90
-# where that ran out of memory; MLPerf's submitters tune it.
-CACHE_SHARE: Final = 0.95
-MOST_SEQUENCES: Final = 4096  # cap of trtllm-bench's rule, and more than any other engine is given
+# trtllm-bench hands over and collects every request in one Python process. At 128 tokens in and out NVIDIA's page has 308 requests/s on
+# eight RTX PRO 6000, which make a third more tokens/s with longer answers, and 311 on one B200; a public run on an H100 with answers of
+# 28 tokens has 248 (NVIDIA/TensorRT-LLM, issue 6294). Ignores: hosts with Grace, which seem to be slower (188 on a GB200).
+REQUESTS_PER_S: Final = 310.0
 
 # Requests of a run by (prompt, output) tokens: TensorRT-LLM's performance overview of 1.0 and of the developer guide.
 REQUESTS: Final[Mapping[tuple[int, int], int]] = MappingProxyType(
@@ -122,17 +123,6 @@ def most_sequences(point: PointMeasurement, spec: ModelSpec, model: StepModel) -
     return min(pool.kv.tokens / held_tokens * layout.attention_dp, MOST_SEQUENCES * layout.attention_dp)
 
 
-def token_budget(sequences: float, *, input_tokens: float, output_tokens: float) -> float:
-    """Tokens of a step that trtllm-bench sets for a scheduler of so many sequences.
-
-    Source: tensorrt_llm/bench/build/tuning.py, `finetune_setting`: what keeps prompts and outputs in step, at least 2,048 and at most 32,768,
-    rounded up. Ignores: that the rule estimates the sequences itself, a little differently.
-    """
-    wanted = min(sequences * (1.0 + input_tokens / output_tokens), 32_768.0)
-    step = 256 if wanted < 4096 else 512 if wanted < 8192 else 1024
-    return max(2048.0, step * math.ceil(wanted / step))
-
-
 def _at_best_batch(point: PointMeasurement, spec: ModelSpec, model: StepModel) -> tuple[float, float, float]:
     """Output tokens/s at the best batch that memory holds, replicas side by side."""
     layout = model.layout
@@ -140,19 +130,27 @@ def _at_best_batch(point: PointMeasurement, spec: ModelSpec, model: StepModel) -
     most = most_sequences(point, spec, model)
     if most < 1:
         return 0.0, 0.0, 0.0
-    slots = np.unique(np.rint(np.geomspace(1, most, 24)))
     work = OfflineWork(input_tokens=point.prompt_tokens, output_tokens=point.output_tokens)
     if point.group in NVIDIA_MAXIMA:
-        schedulers = layout.attention_dp * layout.pp
-        budget = token_budget(
-            min(most / layout.attention_dp, MOST_SEQUENCES) / layout.pp,
+        settings = bench_settings(
+            spec,
+            model,
             input_tokens=point.prompt_tokens,
             output_tokens=point.output_tokens,
+            held=most / layout.streams,
         )
         lengths = (round(point.prompt_tokens), round(point.output_tokens))
-        work = replace(work, requests=float(REQUESTS[lengths]), token_budget=budget)
-        slots = slots[slots / schedulers < budget]
+        work = replace(
+            work,
+            requests=float(REQUESTS[lengths]),
+            token_budget=float(settings.tokens),
+            graph_sizes=settings.graph_sizes,
+        )
+        most = min(most, min(settings.sequences, settings.tokens - 1) * layout.streams)
+    slots = np.unique(np.rint(np.geomspace(1, most, 24)))
     steady = offline_tokens_per_s(model, work, slots=slots)
     best = int(np.argmax(steady.best))
-    low, middle, high = (float(end[best]) for end in (steady.low, steady.best, steady.high))
-    return replicas * low, replicas * middle, replicas * high
+    ends = (replicas * float(end[best]) for end in (steady.low, steady.best, steady.high))
+    fed = REQUESTS_PER_S * point.output_tokens if point.group in NVIDIA_MAXIMA else math.inf
+    low, middle, high = (min(end, fed) for end in ends)
+    return low, middle, high

@@ -27,6 +27,7 @@ from fit_serving import Fit, rows_of
 from calc.collectives import LinkCurve
 from calc.profile import device_as_json, engine_as_json
 from presets import measurements, models
+from presets.profiles import KERNELS_ONLY
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = Path(os.environ.get("RIDGEBEAM_REFERENCE", ROOT / "../shared/reference"))
@@ -143,7 +144,11 @@ def main() -> None:
     found = first_token_fit(fit, everything)
     light = fit.users <= 8
     report = {
-        "constants": {"step time": len(fit.params), "first token": 10},
+        "constants": {
+            "step time": len(fit.params),
+            "first token": 10,
+            "kernel medians": len(FROM_KERNELS),
+        },
         "burst share": float(found["burst"][0]),
         "in sample": by(inside / fit.tpot - 1, fit.klass),
         "first token, in sample": summary((first_tokens(fit, found) / fit.ttft - 1)[light]),
@@ -172,19 +177,19 @@ def main() -> None:
     print(json.dumps({k: v for k, v in report.items() if k != "groups"}, indent=1)[:6000])
 
 
+def kernel_of(name: str) -> str:
+    """The kind of kernel curves that a constant is a median of."""
+    kind = name.split(".", maxsplit=1)[0]
+    return {"prefill_attention": "prefill attention", "attention": "decode attention"}.get(kind, kind)
+
+
 def origins_of(
     fit: Fit, points: PointFit, curves: list[dict], found: dict, report: dict
 ) -> dict[tuple[str, str], Origin]:
     """Source and held-out error of every fitted constant, by name and scope."""
     errors = {kind: found["median"] for kind, found in report["kernels"].items()}
     kernels = {key: Origin("kernel tables", errors["gemm"]) for key in kernel_values(curves)}
-    kernels |= {
-        key: Origin(
-            "kernel tables",
-            errors["prefill attention" if key[0].startswith("prefill") else "decode attention"],
-        )
-        for key in FROM_KERNELS
-    }
+    kernels |= {key: Origin("kernel tables", errors[kernel_of(key[0])]) for key in FROM_KERNELS}
     late = report["first token, group held out"]["median"]
     first = {key: Origin("serving points, first token", late) for key in first_token_values(found)}
     middle = report["group held out"]["all"]["median"]
@@ -299,6 +304,11 @@ def served_entries(merged: dict, links: dict, origins: dict) -> list[dict]:
                 profile = profile_of(merged, served[0], engine, version=version, links=links, origins=origins)
                 engines.append(
                     engine_as_json(profile.engine) | {"families": served, "source": "serving points"}
+                )
+            for family in KERNELS_ONLY:
+                profile = profile_of(merged, family, engine, version=version, links=links, origins=origins)
+                engines.append(
+                    engine_as_json(profile.engine) | {"families": [family], "source": "kernel tables"}
                 )
             if apart:  # on other families what the device reaches, not what this engine makes of these
                 profile = profile_of(merged, "ampere", engine, version=version, links=links, origins=origins)

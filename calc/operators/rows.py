@@ -63,7 +63,7 @@ class Operator:
     weight_bytes: read once whenever the driver is above zero. kv_bytes_per_cached_token: read for every cached token that
     a sequence attends to. stride: cached tokens that share one entry. flop_per_pair: for each (query, key) pair. state_bytes_per_sequence: read and written per
     sequence of the step. n_experts, top_k: weight_bytes shrink to the experts that the tokens touch. token_ranks: attention
-    ranks whose tokens come together here. ranks: GPUs of a collective.
+    ranks whose tokens come together here. ranks: GPUs of a collective. kv_heads: of an attention, on this GPU.
     """
 
     name: str
@@ -89,6 +89,7 @@ class Operator:
     n_experts: float = 1.0
     top_k: float = 1.0
     kernels: float = 1.0
+    kv_heads: float = 1.0
 
 
 # What a layer has that costs fixed time beyond its kernels; a profile holds seconds for each.
@@ -124,4 +125,5 @@ NUMBERS = (
     "n_experts",
     "top_k",
     "kernels",
+    "kv_heads",
 )

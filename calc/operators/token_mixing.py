@@ -45,6 +45,7 @@ def attention_operators(attention: Attention, around: Surroundings) -> Iterator[
         "flop_per_pair": pair_flop,
         "kv_bytes_per_cached_token": kv_bytes,
         "activation_bytes_per_token": ACTIVATION_BYTES * 2.0 * heads * attention.head_dim,
+        "kv_heads": kv_heads,
     }
     if attention.cross:
         yield around.operator("cross attention", Kind.ATTENTION, reads=Reads.ENCODER_CACHE, **shared)

@@ -49,7 +49,7 @@ def operator_floor_s(
 ) -> Numbers:
     """Seconds that an operator takes however little it moves: its kernels' start, and decode attention's work per sequence.
 
-    Source: intercepts of measured kernel times. Ignores: overlap of one kernel's start with the end of another.
+    That work goes with the key-value heads that this GPU holds. Source: intercepts of measured kernel times. Ignores: overlap of one kernel's start with the end of another.
     """
     return kernels * kernel_s + sequences * sequence_s
 

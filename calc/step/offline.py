@@ -33,13 +33,24 @@ Array = NDArray[np.float64]
 class OfflineWork:
     """Requests that are all there at the start. `requests` infinite: the steady state, without filling and draining.
 
-    `token_budget`: most tokens of a step and scheduler; None for the engine profile's chunk.
+    `token_budget`: most tokens of a step and scheduler; None for the engine profile's chunk. `graph_sizes`: sequences that
+    the engine captured graphs of, ascending; a decode step is padded to the next of them. None: it computes what it holds.
     """
 
     input_tokens: float
     output_tokens: float
     requests: float = np.inf
     token_budget: Any = None
+    graph_sizes: tuple[int, ...] | None = None
+
+    def padded(self, sequences: Array) -> Array:
+        """Sequences that a decode step computes; above the largest graph as many as it holds."""
+        if not self.graph_sizes:
+            return sequences
+        sizes = np.array(self.graph_sizes, dtype=float)
+        index = np.searchsorted(sizes, sequences - 1e-9)
+        padded = sizes[np.minimum(index, len(sizes) - 1)]
+        return np.maximum(padded, sequences)
 
 
 def offline_tokens_per_s(model: StepModel, work: OfflineWork, *, slots: Any) -> Estimate:
@@ -90,9 +101,11 @@ def _passes(
     prefix = np.maximum(work.input_tokens - room, 0.0) / 2.0
     prompts = np.maximum(room / work.input_tokens, 1.0)
     none, riders = np.zeros(room.shape), np.zeros(room.shape) if alone else decoding
+    held = np.concatenate([decoding, left, riders, riders / 2.0])
+    captured = np.concatenate([work.padded(decoding), work.padded(left), riders, riders / 2.0])
     step = ForwardPass(
-        decode_sequences=np.concatenate([decoding, left, riders, riders / 2.0]),
-        decode_context=context,
+        decode_sequences=captured,
+        decode_context=context * np.divide(held, captured, out=np.ones(held.shape), where=captured > 0),
         prefill_tokens=np.concatenate([none, none, room, room]),
         prefill_sequences=np.concatenate([prompts] * 4),
         prefix_tokens=np.concatenate([none, none, prefix, prefix]),

@@ -81,6 +81,10 @@ def _rate_16bit(accelerator: Accelerator) -> str:
     return "bf16" if "bf16" in accelerator.rates else "fp16"
 
 
+# Decode attention runs a block of threads for each sequence and key-value head: what a sequence costs beside its bytes was
+# measured with eight heads (kernel tables, 32 query heads on 8), and goes with their number on a GPU.
+MEASURED_KV_HEADS: Final = 8.0
+
 HALVED_EXPONENT: Final = (
     6.0  # of the soft minimum; 3 would have the prompt below take 7% longer than measured
 )
@@ -205,6 +209,7 @@ def rate_table(formats: Sequence[str], accelerator: Accelerator, profile: Profil
         share, sequence[row[Kind.ATTENTION], column] = _decode_attention(name, profile)
         read[row[Kind.ATTENTION], column] = share * bandwidth
     passes = np.ones(shape)
+    passes[row[Kind.EXPERTS]] = number("experts.passes")
     passes[[row[Kind.ELEMENTWISE], row[Kind.MIXER], row[Kind.INDEXER]]] = number("activations.passes")
     fixed = np.array([number(_fixed_name(name, accelerator)) for name in FEATURES])
     return RateTable(
@@ -286,7 +291,7 @@ class Rates:
         return cls(
             bytes_per_s=table.bytes_per_s[at],
             flop_per_s=table.flop_per_s[at],
-            sequence_s=table.sequence_s[at],
+            sequence_s=table.sequence_s[at] * (operators.numbers["kv_heads"] / MEASURED_KV_HEADS),
             half_tokens=table.half_tokens[at],
             activation_bytes_per_s=table.activation_bytes_per_s[at],
             kernel_s=scalar(table.kernel_s),

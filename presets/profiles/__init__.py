@@ -25,6 +25,7 @@ from calc.profile import (
     EngineProfile,
     Evidence,
     Profile,
+    Schedule,
     device_from_json,
     engine_from_json,
     profile_from_json,
@@ -60,6 +61,8 @@ _FAMILIES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 PARENTS: Final[Mapping[str, str]] = MappingProxyType(
     {"ampere-geforce": "ampere-gddr", "ada-geforce": "ada", "blackwell-geforce": "blackwell-gddr"}
 )
+# Families whose serving engines kernel tables tell about, and no serving point: closer than another family's, not as a run.
+KERNELS_ONLY: Final = ("ada", "blackwell-gddr")
 UNIFIED: Final = ("dgx-spark-gb10", "jetson-thor-t5000")  # Blackwell beside LPDDR: a family of their own
 SAME_ENGINE: Final[Mapping[str, str]] = MappingProxyType({"ollama": "llama.cpp"})  # what it runs inside
 FALLBACK_FAMILY: Final = "ampere"
@@ -171,7 +174,8 @@ def _evidence(
     wanted = (model_id or "").casefold()
     if any(m.casefold() == wanted and a == device.id and e == engine.engine for m, a, e in points):
         return Evidence.SAME_MODEL_AND_GPU
-    if family in engine.families:
+    kernels_only = family in KERNELS_ONLY and engine.schedule is not Schedule.SINGLE_USER
+    if family in engine.families and not kernels_only:
         return Evidence.SAME_FAMILY
     known = devices().get(family) or devices().get(PARENTS.get(family, family))
     return Evidence.RELATED if known is not None and known.accelerators else Evidence.DATASHEET

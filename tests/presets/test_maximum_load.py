@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from calc.layout import Layout
-from presets import accuracy, maximum_load, measurements, models
+from calc.step import StepModel
+from presets import accelerators, accuracy, maximum_load, measurements, models, profiles
+from presets.trtllm_bench import BenchSettings, finetuned, guessed_requests
 
 BAR = (0.9, 1.6)
-MET = {"trt10": 126, "trt12": 35, "mlperf51": 16}  # of 145, 40 and 20; docs/accuracy.md names the others
+MET = {"trt10": 127, "trt12": 51, "mlperf51": 16}  # of 145, 52 and 20; docs/accuracy.md names the others
 
 
 def maxima():
@@ -23,17 +25,56 @@ def test_most_maxima_lie_between_nine_tenths_and_one_and_six_tenths():
 
 
 @pytest.mark.parametrize(
-    ("sequences", "prompt", "output", "budget"),
+    ("requests", "prompt", "output", "sequences", "tokens"),
     [  # by hand from the rule's rounding steps
-        (100, 128, 128, 2048),  # never below 2,048
-        (1500, 1000, 1000, 3072),
-        (2100, 1000, 1000, 4608),
-        (4096, 128, 128, 8192),
-        (3000, 2048, 128, 32768),  # never above
+        (40, 128, 128, 64, 2048),  # never below
+        (100, 128, 128, 128, 2048),
+        (1500, 1000, 1000, 1536, 3072),
+        (2100, 1000, 1000, 2304, 4608),
+        (8048.16, 128, 128, 4096, 8192),  # as the benchmark's documentation prints it
+        (3000, 2048, 128, 3072, 32768),  # never above
     ],
 )
-def test_the_token_budget_is_the_benchmarks_own(sequences, prompt, output, budget):
-    assert maximum_load.token_budget(sequences, input_tokens=prompt, output_tokens=output) == budget
+def test_settings_are_rounded_as_the_benchmark_does(requests, prompt, output, sequences, tokens):
+    found = finetuned(requests, input_tokens=prompt, output_tokens=output)
+    assert (found.sequences, found.tokens) == (sequences, tokens)
+
+
+def llama_8b_on_an_h200():
+    gpu = accelerators.load("h200-sxm-141gb")
+    return StepModel.of(
+        models.load("meta-llama/Meta-Llama-3.1-8B"),
+        gpu,
+        Layout(),
+        profiles.load(gpu, "tensorrt-llm"),
+        quantization="fp8",
+        kv_dtype="fp8",
+    )
+
+
+def test_the_benchmark_guesses_the_requests_that_its_documentation_prints():
+    """Llama 3.1 8B in FP8, 128 tokens in and out: 8,048.16 requests (NVIDIA/TensorRT-LLM, docs/source/performance/perf-benchmarking.md)."""
+    model = llama_8b_on_an_h200()
+    assert guessed_requests(model.spec, model, tokens=256.0) == pytest.approx(8048.16, rel=0.01)
+
+
+def test_graphs_end_at_the_most_sequences_that_a_step_takes():
+    """`_filter_cuda_graph_batch_sizes`: sizes above the largest batch are one, of that batch."""
+    assert BenchSettings(sequences=640, tokens=2048).graph_sizes[-3:] == (384, 512, 640)
+    assert BenchSettings(sequences=3328, tokens=2048).graph_sizes[-2:] == (1024, 2048)
+
+
+def test_the_benchmark_cannot_feed_more_than_two_public_runs_show():
+    """At 128 tokens in and out, requests/s of eight RTX PRO 6000 and of one B200 (points.csv), which differ in what they could do."""
+    by_id = {p.id: p for p in maxima()}
+    for name in ("trt10-106", "trt10-101"):
+        rate = by_id[name].value / by_id[name].output_tokens
+        assert rate == pytest.approx(maximum_load.REQUESTS_PER_S, rel=0.01)
+    assert (
+        by_id["trt10-112"].value > 1.3 * by_id["trt10-106"].value
+    )  # the eight make more tokens when answers are longer
+    fastest = max(p.value / p.output_tokens for p in maxima() if p.group in maximum_load.NVIDIA_MAXIMA)
+    assert fastest < 1.01 * maximum_load.REQUESTS_PER_S
 
 
 def test_every_nvidia_run_has_its_number_of_requests():

@@ -89,6 +89,7 @@ def test_the_range_widens_as_evidence_thins():
 
 def test_families_follow_memory_and_market():
     expected = {
+        "h100-sxm5-80gb": "hopper",
         "h200-sxm-141gb": "hopper",
         "b200-sxm-180gb": "blackwell",
         "b300-sxm-288gb": "blackwell",
@@ -170,3 +171,25 @@ def test_a_file_larger_than_any_profile_is_not_read(tmp_path):
         file.truncate(profiles.LARGEST_BYTES + 1)
     with pytest.raises(InputError, match="at most 16,000,000 bytes"):
         profiles.read_over(profiles.load("l40s", "vllm"), path)
+
+
+def test_engines_for_one_user_start_a_prompt_at_once():
+    """llama.cpp's first token came 3.3 and 3.9 ms after its own prompt time (docs/accuracy.md, Endpoints), and waits for no steps."""
+    cpu = accelerators.load("epyc-9654")
+    for engine in ("llama.cpp", "ollama", "mlx", "exllamav2"):
+        profile = profiles.load(cpu, engine)
+        assert 0.003 < profile.number("ttft.server_s") < 0.005
+        assert profile.number("ttft.steps") == 0.0
+        assert profile.number("ttft.prefill") == 1.0
+    model = StepModel.of(SPEC, cpu, Layout(), profiles.load(cpu, "llama.cpp"))
+    point = model.serving(input_tokens=128.0, output_tokens=64.0, concurrency=1.0)
+    prompt_s = float(point.prefill_s[0])
+    assert float(point.ttft_s.best[0]) == pytest.approx(prompt_s + 0.004)
+
+
+def test_families_that_kernel_tables_alone_tell_about_are_not_called_measured():
+    """RTX PRO 6000: its decode attention reaches 0.97 of the bandwidth in all six tables, and no serving point is of it."""
+    profile = profiles.load("rtx-pro-6000-blackwell-server", "tensorrt-llm")
+    assert profile.engine.families == ("blackwell-gddr",)
+    assert profile.number("attention.bandwidth") == pytest.approx(0.97, abs=0.01)
+    assert profile.evidence in (Evidence.RELATED, Evidence.DATASHEET)

@@ -138,3 +138,25 @@ def test_a_host_shows_where_it_is_slower_than_the_gpu():
     eager = ForwardPass.mixed(1.0, 100.0, prompt_tokens=16.0)
     launches = small.operators.features["layers"] * small.profile.number("eager_layer_s")
     assert overlapped_seconds(small, eager) >= launches
+
+
+def test_decode_steps_are_padded_to_the_next_graph():
+    work = OfflineWork(input_tokens=1000.0, output_tokens=1000.0, graph_sizes=(1, 2, 4, 512, 640))
+    held = np.array([1.0, 3.0, 4.0, 500.0, 529.0, 700.0])
+    assert work.padded(held).tolist() == [1.0, 4.0, 4.0, 512.0, 640.0, 700.0]
+    assert OfflineWork(input_tokens=1.0, output_tokens=1.0).padded(held) is held
+
+
+@pytest.mark.parametrize("requests", [np.inf, 1200.0])
+def test_padding_costs_what_the_larger_step_computes_and_no_cache(requests):
+    """Short prompts, so that nearly all steps are graphs: 260 sequences in a graph of 384, between a run of 260 and one of 384."""
+    model = model_on()
+    work = {"input_tokens": 16.0, "output_tokens": 2000.0, "requests": requests, "token_budget": 8192.0}
+    plain, exact, padded = (
+        float(offline_tokens_per_s(model, OfflineWork(**work, graph_sizes=sizes), slots=260.0).best[0])
+        for sizes in (None, (260,), (384,))
+    )
+    assert exact == pytest.approx(plain, rel=0.03 if requests < np.inf else 1e-9)  # the tail
+    assert padded < exact
+    step = float(overlapped_seconds(model, ForwardPass.decode(384.0, 16.0 + 1000.0))[0])
+    assert padded > 260.0 / step  # a whole step of 384 would read their caches too
