@@ -132,21 +132,7 @@ def _at_best_batch(point: PointMeasurement, spec: ModelSpec, model: StepModel) -
         return 0.0, 0.0, 0.0
     work = OfflineWork(input_tokens=point.prompt_tokens, output_tokens=point.output_tokens)
     if point.group in NVIDIA_MAXIMA:
-        settings = bench_settings(
-            spec,
-            model,
-            input_tokens=point.prompt_tokens,
-            output_tokens=point.output_tokens,
-            held=most / layout.streams,
-        )
-        lengths = (round(point.prompt_tokens), round(point.output_tokens))
-        work = replace(
-            work,
-            requests=float(REQUESTS[lengths]),
-            token_budget=float(settings.tokens),
-            graph_sizes=settings.graph_sizes,
-        )
-        most = min(most, min(settings.sequences, settings.tokens - 1) * layout.streams)
+        work, most = _as_benchmarked(point, work, model, most)
     slots = np.unique(np.rint(np.geomspace(1, most, 24)))
     steady = offline_tokens_per_s(model, work, slots=slots)
     best = int(np.argmax(steady.best))
@@ -154,3 +140,24 @@ def _at_best_batch(point: PointMeasurement, spec: ModelSpec, model: StepModel) -
     fed = REQUESTS_PER_S * point.output_tokens if point.group in NVIDIA_MAXIMA else math.inf
     low, middle, high = (min(end, fed) for end in ends)
     return low, middle, high
+
+
+def _as_benchmarked(
+    point: PointMeasurement, work: OfflineWork, model: StepModel, most: float
+) -> tuple[OfflineWork, float]:
+    """(a run of trtllm-bench with the page's number of requests, sequences that its settings and the caches leave)."""
+    streams = model.layout.streams
+    settings = bench_settings(
+        model.spec,
+        model,
+        input_tokens=work.input_tokens,
+        output_tokens=work.output_tokens,
+        held=most / streams,
+    )
+    run = replace(
+        work,
+        requests=float(REQUESTS[round(point.prompt_tokens), round(point.output_tokens)]),
+        token_budget=float(settings.tokens),
+        graph_sizes=settings.graph_sizes,
+    )
+    return run, min(most, min(settings.sequences, settings.tokens - 1) * streams)

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from calc.memory.kv import decoder_sublayers
 from calc.model import Attention, ModelSpec
 from calc.quantization import FORMATS, weight_bytes
 from calc.step import StepModel
@@ -57,7 +56,7 @@ def guessed_requests(spec: ModelSpec, model: StepModel, *, tokens: float) -> flo
     per_token = _guessed_token_bytes(spec, ranks=layout.tp, kv_dtype=model.kv_dtype)
     if per_token is None:
         return None
-    total = model.accelerator.cuda_memory.best * layout.tp * layout.pp
+    total = float(model.accelerator.cuda_memory.best) * layout.tp * layout.pp
     free = max(total - _guessed_weights(spec, model.quantization), 0.0)
     return CACHE_SHARE * free / (per_token * tokens)
 
@@ -92,7 +91,7 @@ def _guessed_weights(spec: ModelSpec, quantization: str | None) -> float:
 
 def _guessed_token_bytes(spec: ModelSpec, *, ranks: int, kv_dtype: str) -> float | None:
     """Bytes of a cached token over all ranks as the benchmark guesses them, every layer in full; None for latents."""
-    first = next((s for _, s in decoder_sublayers(spec) if isinstance(s, Attention)), None)
+    first = next((s for _, s in spec.decoder_sublayers() if isinstance(s, Attention)), None)
     if first is None or spec.decoder is None:
         return None
     heads = max(first.n_kv_heads, ranks)

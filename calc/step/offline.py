@@ -50,7 +50,7 @@ class OfflineWork:
         sizes = np.array(self.graph_sizes, dtype=float)
         index = np.searchsorted(sizes, sequences - 1e-9)
         padded = sizes[np.minimum(index, len(sizes) - 1)]
-        return np.maximum(padded, sequences)
+        return np.asarray(np.maximum(padded, sequences))
 
 
 def offline_tokens_per_s(model: StepModel, work: OfflineWork, *, slots: Any) -> Estimate:
