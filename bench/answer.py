@@ -7,7 +7,7 @@ from calc.answer import answer
 from calc.levers import lever_effects
 from calc.plan.ranking import rank
 from calc.scenario import Fidelity, Scenario
-from calc.sized import answer_for
+from calc.sized import answer_on
 from presets.resolve import resolve
 
 
@@ -15,7 +15,7 @@ def rows():
     for fidelity in (Fidelity.TEXTBOOK, Fidelity.EXPECTED):
         inputs = resolve(replace(Scenario(), fidelity=fidelity))
         base = answer(inputs)
-        one = median_s(lambda i=inputs, b=base: answer_for(i, b.layout), repeats=101)
+        one = median_s(lambda i=inputs, b=base: answer_on(i, b.layout), repeats=101)
         yield f"{fidelity}, one estimate", 1e3 * one, "ms"
         yield f"{fidelity}, answer over layouts", 1e3 * median_s(lambda i=inputs: answer(i), repeats=51), "ms"
     yield "levers of the expected answer", 1e3 * median_s(lambda: lever_effects(base)), "ms"

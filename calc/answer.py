@@ -15,7 +15,7 @@ from calc.model import Attention, LatentAttention, ModelSpec
 from calc.quantization import weight_bytes
 from calc.result import Answer, Inputs
 from calc.scenario import Fidelity, apply_settings
-from calc.sized import answer_for, format_support, replica_weight_bytes
+from calc.sized import answer_on, format_support, replica_weight_bytes
 from calc.verdict import Change, Wall
 
 LARGEST_NODE = 8
@@ -31,7 +31,7 @@ def answer(inputs: Inputs) -> Answer:
     best: Answer | None = None
     nearest: Answer | None = None
     for layout in _layouts(inputs):
-        candidate = answer_for(inputs, layout)
+        candidate = answer_on(inputs, layout)
         if candidate.verdict.fits:
             if best is not None and candidate.gpus >= best.gpus:
                 break
@@ -62,7 +62,7 @@ def _across_hosts(inputs: Inputs) -> Answer | None:
     for stages in (2, 4, 8):
         if widest * stages > LARGEST_REPLICA or stages > layers:
             break
-        candidate = answer_for(inputs, replace(chosen, tp=widest, pp=stages, nodes=stages))
+        candidate = answer_on(inputs, replace(chosen, tp=widest, pp=stages, nodes=stages))
         if candidate.verdict.fits:
             return candidate
     return None
@@ -138,7 +138,7 @@ def _may_serve(inputs: Inputs, layout: Layout) -> bool:
 def _serves(inputs: Inputs, layout: Layout) -> bool:
     """Whether the layout answers the question in formats that the engine serves there, at any fidelity."""
     try:
-        return bool(format_support(inputs)) and answer_for(inputs, layout).verdict.fits
+        return bool(format_support(inputs)) and answer_on(inputs, layout).verdict.fits
     except MissingSpec:
         return False
 

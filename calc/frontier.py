@@ -16,7 +16,7 @@ from calc.provenance import Estimate
 from calc.replica_model import replica_model
 from calc.result import Answer, Inputs, Offer
 from calc.scenario import Fidelity, Scenario
-from calc.sized import answer_for
+from calc.sized import answer_on
 from calc.sizing import PrefillStep, mean_context
 from calc.units import HOUR_S
 
@@ -95,7 +95,7 @@ def operating_points(inputs: Inputs, offer: Offer) -> tuple[Operating, ...]:
             ),
         )
         try:
-            points += _of_layout(answer_for(asked, asked.scenario.layout))
+            points += _of_layout(answer_on(asked, asked.scenario.layout))
         except (InputError, MissingSpec):
             continue
     return tuple(points)

@@ -22,7 +22,7 @@ from calc.quantization import FORMATS, weight_bytes
 from calc.replica_model import replica_model
 from calc.result import Answer, Inputs
 from calc.scenario import Fidelity
-from calc.sized import answer_for
+from calc.sized import answer_on
 from calc.sizing import mean_context
 from calc.step.rates import compute_class
 from calc.worked import Worked, WorkedPass
@@ -208,7 +208,7 @@ def _times(result: Answer, inputs: Inputs, fidelity: str, context: float) -> tup
 
 def _sequences(inputs: Inputs, result: Answer) -> int:
     """Sequences that fit beside the weights on the same layout, by the scenario's own memory rules."""
-    found = answer_for(inputs, result.layout)
+    found = answer_on(inputs, result.layout)
     return found.sequences.fit if found.sequences is not None and found.memory.kv_bytes > 0 else 0
 
 

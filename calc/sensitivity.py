@@ -14,7 +14,7 @@ from calc.errors import InputError, MissingSpec
 from calc.provenance import Estimate, weakest
 from calc.queueing.in_flight import in_flight_percentile, peakedness, tokens_held
 from calc.result import Answer, Inputs, evidence
-from calc.sized import answer_for
+from calc.sized import answer_on
 from calc.sizing import Limit
 
 BURST_PERCENTILE = 99.0
@@ -179,7 +179,7 @@ def _ask(result: Answer, inputs: Inputs, assumption: Assumption) -> Reading:
     """The answer with one thing changed, on the same layout; where it cannot be asked it does not work."""
     asked = replace(inputs, scenario=replace(inputs.scenario, tp=result.layout.tp), catalogue=())
     try:
-        return reading_of(answer_for(asked, result.layout), bursts=assumption.bursts)
+        return reading_of(answer_on(asked, result.layout), bursts=assumption.bursts)
     except (InputError, MissingSpec) as error:
         return _failed(str(error))
 

@@ -39,7 +39,7 @@ DEFAULT_RESERVED_TOKENS = 4096
 """What an engine without paging sets aside per sequence where no length limit is given (vLLM paper, section 3.1)."""
 
 
-def answer_for(inputs: Inputs, layout: Layout) -> Answer:
+def answer_on(inputs: Inputs, layout: Layout) -> Answer:
     """The six steps on one layout, and whether every promise is kept."""
     if inputs.scenario.fidelity == Fidelity.TEXTBOOK:
         return _textbook(inputs, layout)

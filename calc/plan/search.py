@@ -19,7 +19,7 @@ from calc.plan.limits import WALLS, limits_missed, objectives_of
 from calc.plan.screen import UNPUBLISHED, Configuration, Screened, screen
 from calc.plan.space import Limits, Objective, Question
 from calc.result import Answer, Cost, Inputs
-from calc.sized import answer_for, length_verdict
+from calc.sized import answer_on, length_verdict
 from calc.verdict import Verdict, Wall
 
 __all__ = ["UNPUBLISHED", "Ranking", "rank_key", "search", "with_replicas", "within"]
@@ -81,7 +81,7 @@ def _too_long(question: Question) -> Ranking:
         scenario = replace(question.inputs.scenario, gpu=offer.accelerator.id)
         asked = replace(question.inputs, offer=offer, scenario=scenario, catalogue=())
         try:
-            failed.append(answer_for(asked, scenario.layout))
+            failed.append(answer_on(asked, scenario.layout))
         except (InputError, MissingSpec):
             continue
         if failed[-1].verdict.wall is Wall.CONTEXT:
@@ -139,7 +139,7 @@ def configured(inputs: Inputs, configuration: Configuration) -> Answer:
     """The full answer of a configuration, its scenario set so that a page can apply it."""
     scenario = configuration.scenario(inputs.scenario)
     asked = replace(inputs, offer=configuration.offer, scenario=scenario, catalogue=())
-    return answer_for(asked, configuration.layout)
+    return answer_on(asked, configuration.layout)
 
 
 def within(answer: Answer, question: Question) -> Answer:
@@ -268,7 +268,7 @@ def _with_pools(asked: _Asked, plan: Answer) -> Answer:
         return plan
     asked.count += 1
     apart = replace(plan.inputs, scenario=replace(scenario, disaggregated=True))
-    other = within(answer_for(apart, plan.layout), question)
+    other = within(answer_on(apart, plan.layout), question)
     better = other.verdict.fits and rank_key(question.objective, other) < rank_key(question.objective, plan)
     return other if better else plan
 

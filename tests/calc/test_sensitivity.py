@@ -10,7 +10,7 @@ from calc.assumptions import STEP_MODEL, uncertain
 from calc.errors import InputError
 from calc.scenario import Scenario
 from calc.sensitivity import headline_of, reading_of, sensitivity, sensitivity_json
-from calc.sized import answer_for
+from calc.sized import answer_on
 from presets.resolve import resolve
 
 TEXTBOOK = Scenario(fidelity="textbook", kv_bytes_per_gpu=50e9, prefix_share=0.2)
@@ -97,7 +97,7 @@ def test_independent_draws_stay_in_the_range():
     for _ in range(300):
         values = {name: float(np.exp(draw.uniform(*np.log(ends)))) for name, ends in fields.items()}
         drawn = replace(result.inputs, scenario=replace(TEXTBOOK, tp=result.layout.tp, **values))
-        work.append(reading_of(answer_for(drawn, result.layout)).gpus_of_work)
+        work.append(reading_of(answer_on(drawn, result.layout)).gpus_of_work)
     inside = [tornado.gpus_of_work.low <= w <= tornado.gpus_of_work.high for w in work]
     assert np.mean(inside) >= 0.9
 
