@@ -14,7 +14,8 @@ from calc.layout import Layout
 from calc.model import Attention, LatentAttention, ModelSpec
 from calc.quantization import weight_bytes
 from calc.result import Answer, Inputs
-from calc.scenario import Fidelity, apply_settings
+from calc.scenario import Fidelity
+from calc.scenario_text import apply_settings
 from calc.sized import answer_on, format_support, replica_weight_bytes
 from calc.verdict import Change, Wall
 

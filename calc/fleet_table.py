@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from calc.errors import InputError
 from calc.fleet import Fleet, FleetRow, Stock
-from calc.scenario import Scenario, apply_settings
+from calc.scenario import Scenario
+from calc.scenario_text import apply_settings
 
 # Column -> scenario field; the rest of the columns are the row's own.
 SETTINGS: Mapping[str, str] = {

@@ -19,7 +19,8 @@ from calc.plan.screen import is_foreign
 from calc.plan.search import search
 from calc.plan.space import question_of
 from calc.result import Answer, Inputs
-from calc.scenario import Behind, Fidelity, Scenario, apply_settings
+from calc.scenario import Behind, Fidelity, Scenario
+from calc.scenario_text import apply_settings
 from calc.sized import format_support, replica_weight_bytes
 from calc.verdict import Change
 

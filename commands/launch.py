@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from calc.errors import InputError
     from calc.handover import handover_of
     from calc.result import headline
-    from calc.scenario import to_json, to_query
+    from calc.scenario_text import to_json, to_query
 
     result = planned(arguments, "launch")
     if not result.verdict.fits:

@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from calc.errors import RidgebeamError
-from calc.scenario import URL_PARAMETERS, Scenario, from_json, to_json, to_query
+from calc.scenario import Scenario
+from calc.scenario_text import URL_PARAMETERS, from_json, to_json, to_query
 from pages._answer_metrics import answer_metrics
 from pages._inputs import answer_for
 from pages._report import report

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from calc.errors import InputError, shown
-from calc.scenario import URL_UNITS, Scenario, parse_value
+from calc.scenario import Scenario
+from calc.scenario_text import URL_UNITS, parse_value
 from pages._controls import CONTROLS, Control, Kind
 
 CONFIG_KEY = "config_text"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from calc.quantization import KV_FORMATS, WHAT_IF
-from calc.scenario import URL_PARAMETERS, Behind, Engine, Fidelity, Traffic
+from calc.scenario import Behind, Engine, Fidelity, Traffic
+from calc.scenario_text import URL_PARAMETERS
 from calc.workload import LengthShape
 from presets import accelerators, models
 

@@ -10,7 +10,8 @@ from calc import format as fmt
 from calc.levers import LeverEffect
 from calc.provenance import Estimate
 from calc.result import Answer, headline, question
-from calc.scenario import Fidelity, apply_settings
+from calc.scenario import Fidelity
+from calc.scenario_text import apply_settings
 from calc.sizing import Limit
 from calc.verdict import Change
 from pages._inputs import levers_for

@@ -11,7 +11,8 @@ from calc.formulas import FORMULAS
 from calc.handover import handover_of
 from calc.html import bullets, document
 from calc.result import Answer, headline
-from calc.scenario import Fidelity, to_query
+from calc.scenario import Fidelity
+from calc.scenario_text import to_query
 from calc.sensitivity import headline_of, sensitivity
 from calc.substitution import formulas_of, symbols_of
 from calc.worked_answer import worked_step

@@ -13,7 +13,8 @@ from typing import Any
 
 import streamlit as st
 
-from calc.scenario import Scenario, Traffic, from_query
+from calc.scenario import Scenario, Traffic
+from calc.scenario_text import from_query
 from pages import _controls as table
 from pages._control_values import (
     CONFIG_KEY,

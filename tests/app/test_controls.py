@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.errors import InputError
-from calc.scenario import URL_PARAMETERS, Scenario, from_query, to_query
+from calc.scenario import Scenario
+from calc.scenario_text import URL_PARAMETERS, from_query, to_query
 from pages._actions import link_to
 from pages._control_values import (
     CONFIG_KEY,

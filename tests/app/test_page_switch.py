@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from calc.scenario import from_query
+from calc.scenario_text import from_query
 from pages._sidebar import PROBLEMS_KEY, SCENARIO_KEY
 
 pytestmark = pytest.mark.app

@@ -10,7 +10,8 @@ from calc.answer import answer
 from calc.levers import Kind, lever_effects
 from calc.plan.ranking import rank
 from calc.result import Inputs, Offer, headline
-from calc.scenario import Scenario, apply_settings
+from calc.scenario import Scenario
+from calc.scenario_text import apply_settings
 from calc.verdict import Wall
 from presets import accelerators, models
 from presets.resolve import resolve

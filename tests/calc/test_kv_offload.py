@@ -14,7 +14,8 @@ from calc.kv_offload import COPY_SHARE, surviving_share, way_back
 from calc.layout import Layout
 from calc.levers import candidate_levers
 from calc.proof import requests_of
-from calc.scenario import Behind, Scenario, apply_settings
+from calc.scenario import Behind, Scenario
+from calc.scenario_text import apply_settings
 from calc.simulation import workload as arrivals
 from calc.simulation.link import KvTier, Link
 from calc.simulation.rules import engine_rules

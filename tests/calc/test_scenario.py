@@ -8,17 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.errors import InputError
-from calc.scenario import (
-    URL_PARAMETERS,
-    Engine,
-    Fidelity,
-    Scenario,
-    apply_settings,
-    from_json,
-    from_query,
-    to_json,
-    to_query,
-)
+from calc.scenario import Engine, Fidelity, Scenario
+from calc.scenario_text import URL_PARAMETERS, apply_settings, from_json, from_query, to_json, to_query
 
 scenarios = st.builds(
     Scenario,

@@ -55,7 +55,8 @@ from safetensors.numpy import save
 from calc.custom_accelerator import accelerator_as_json
 from calc.errors import RidgebeamError
 from calc.fleet_table import stocks_of
-from calc.scenario import Scenario, to_json, to_query
+from calc.scenario import Scenario
+from calc.scenario_text import to_json, to_query
 from presets import accelerators, models, profiles
 from presets.checkpoint import parse_header, shards_of
 from presets.fleet_file import EXAMPLE

@@ -27,7 +27,8 @@ from calc.memory.logs import read_log
 from calc.operators import ForwardPass
 from calc.parameters import count_parameters
 from calc.quantization import stored_bytes
-from calc.scenario import Scenario, from_json, from_query, to_json, to_query
+from calc.scenario import Scenario
+from calc.scenario_text import from_json, from_query, to_json, to_query
 from calc.step import StepModel
 from presets import accelerators, hub, models, profiles
 from presets.fleet_file import read_fleet_text

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from calc.scenario import URL_PARAMETERS
+from calc.scenario_text import URL_PARAMETERS
 
 FRAME = str(Path(__file__).parents[2] / "pages/_frame.py")
 WORDS = ("model", "gpu", "engine", "rev", "profile", "weights", "kv", "engine_version", "fidelity", "traffic")

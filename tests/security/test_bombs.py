@@ -10,7 +10,8 @@ import pytest
 from published_run import a100
 
 from calc.errors import RidgebeamError, SourceError
-from calc.scenario import Scenario, from_json, to_json
+from calc.scenario import Scenario
+from calc.scenario_text import from_json, to_json
 from presets import traces
 from presets.fleet_file import MAX_BYTES
 from presets.load_test_files import read_load_test
