@@ -74,7 +74,7 @@ def test_damage_gives_an_error_in_words_or_a_sound_answer(reader):
 JSON_READERS = {
     "calc/endpoint/run.py": "endpoint run",
     "calc/json_text.py": "all of them",
-    "calc/scenario.py": "scenario file",
+    "calc/scenario_text.py": "scenario file",
     "calc/simulation/trace_formats.py": "trace",
     "presets/checkpoint.py": "safetensors header, shard index",
     "presets/config_text.py": "config",
