@@ -1,7 +1,6 @@
 """30 visitors who move sliders for five minutes: reruns, memory and exceptions of the app, without their browsers.
 
-Each visitor speaks the page's own websocket protocol, opens one of the pages that are asked most, and changes a number of
-the sidebar every one to three seconds. Targets on two cores: p95 of a rerun under 1.5 s, memory flat, no exception.
+Each visitor opens one of the pages that are asked most, and changes a number of the sidebar every one to three seconds. Targets on two cores: p95 of a rerun under 1.5 s, memory flat, no exception.
 RIDGEBEAM_VISITORS and RIDGEBEAM_VISIT_S change how many and how long; RIDGEBEAM_COPIES shares them out among several
 copies of the app, one for each core, as docs/hosting.md has it.
 """
@@ -12,14 +11,11 @@ import random
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from urllib.parse import urlencode
 
 import numpy as np
-from streamlit.proto.BackMsg_pb2 import BackMsg
-from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-from websockets.asyncio.client import connect
 
 from bench._server import served
+from bench._visitor import visiting
 
 VISITORS = int(os.environ.get("RIDGEBEAM_VISITORS", "30"))
 COPIES = int(os.environ.get("RIDGEBEAM_COPIES", "1"))
@@ -70,40 +66,13 @@ async def _visits(servers):
 async def _visit(url, chance, seen, end):
     """One visitor: a page, then one changed number after another."""
     await asyncio.sleep(chance.uniform(0, 10))
-    page = chance.choice(PAGES)
-    async with connect(
-        f"{url.replace('http', 'ws', 1)}/_stcore/stream", origin=url, max_size=None, open_timeout=60
-    ) as socket:
-        rate = await _rerun(socket, page, None, 1.0, seen)
-        if rate is None:
-            raise RuntimeError(f"the page {page!r} has no box for the rate")
+    async with visiting(url, chance.choice(PAGES)) as visitor:
         while time.monotonic() < end:
             await asyncio.sleep(chance.uniform(*THINK_S))
             begun = time.monotonic()
-            await _rerun(socket, page, rate, round(chance.uniform(1, 50), 1), seen)
+            await visitor.run(round(chance.uniform(1, 50), 1))
             seen.reruns_s.append(time.monotonic() - begun)
-
-
-async def _rerun(socket, page, widget, value, seen):
-    """Ask for one run of the script and read all of it; the id of the sidebar's rate box."""
-    message = BackMsg()
-    message.rerun_script.query_string = urlencode({"rate": value})
-    message.rerun_script.page_name = page
-    if widget is not None:
-        state = message.rerun_script.widget_states.widgets.add()
-        state.id, state.double_value = widget, value
-    await socket.send(message.SerializeToString())
-    while True:
-        answer = ForwardMsg()
-        answer.ParseFromString(await asyncio.wait_for(socket.recv(), 120))
-        kind = answer.WhichOneof("type")
-        if kind == "script_finished":
-            return widget
-        if kind == "delta" and answer.delta.WhichOneof("type") == "new_element":
-            element = answer.delta.new_element
-            seen.faults += element.WhichOneof("type") == "exception"
-            if element.WhichOneof("type") == "number_input" and element.number_input.id.endswith("-rate"):
-                widget = element.number_input.id
+        seen.faults += visitor.faults
 
 
 async def _watch(pids, seen, end):
