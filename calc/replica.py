@@ -28,18 +28,19 @@ AT_DEFAULT = {name: getattr(Scenario(), name) for name in TRAFFIC}
 
 def replica_memory(inputs: Inputs, layout: Layout) -> tuple[MemoryStep, Ledger, int]:
     """Step 1 by the engine's rules, as `calc.expected.memory_of` has it."""
-    return _memory(inputs.spec, _Same(inputs.offer), _without_traffic(inputs.scenario), layout)
+    return _memory(inputs.spec, _Same(inputs.offer), without_traffic(inputs.scenario), layout)
 
 
 def replica_times(inputs: Inputs, layout: Layout, *, fit: int) -> Replica:
     """The replica at each concurrency up to `fit`, under the scenario's own arrivals."""
-    asked = _without_traffic(inputs.scenario)
+    asked = without_traffic(inputs.scenario)
     found = _times(inputs.spec, _Same(inputs.offer), asked, layout, fit)
     return replace(found, workload=inputs.scenario.workload)
 
 
 @lru_cache(maxsize=KEPT)
-def _without_traffic(scenario: Scenario) -> Scenario:
+def without_traffic(scenario: Scenario) -> Scenario:
+    """The scenario with its traffic at the default: equal ones ask the same of one replica."""
     return replace(scenario, **AT_DEFAULT)
 
 

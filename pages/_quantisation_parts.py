@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from calc import format as fmt
@@ -236,10 +238,7 @@ def draw_smoothing(studied: Studied) -> None:
         factor = st.slider("Times larger than the others", 1, 200, 60, key="smooth-factor")
     with right:
         alpha = st.slider("Exponent α", 0.0, 1.0, 0.5, 0.05, key="smooth-alpha")
-    activations = random_activations(
-        tokens=TOKENS, channels=studied.values.shape[1], outliers=outliers, factor=float(factor)
-    )
-    found = smoothing_study(activations=activations, weights=_own_rows(studied), alpha=alpha)
+    found = _smoothing(studied, outliers, float(factor), alpha)
     st.markdown(f"**{plain_text(smoothing_headline(found, alpha))}**")
     show_chart(smoothing_figure(found, alpha=alpha), alt=smoothing_finding(found), key="smooth-chart")
     peak, smoothed = max(found.activation_peaks), max(found.smoothed_peaks)
@@ -250,6 +249,22 @@ def draw_smoothing(studied: Studied) -> None:
             f"{fmt.significant(smoothed)}. {TOKENS} made-up tokens; activations int8 per tensor, weights int8 per channel."
         )
     )
+
+
+def _fingerprint(studied: Studied) -> str:
+    """A matrix by all of its values: caches would tell a large one apart by a sample of them."""
+    values = np.ascontiguousarray(studied.values)
+    said = repr((values.shape, values.dtype.str, studied.outlier, studied.channel))
+    return blake2b(values.tobytes() + said.encode()).hexdigest()
+
+
+@st.cache_resource(max_entries=64, ttl=TTL, show_spinner=False, hash_funcs={Studied: _fingerprint})
+def _smoothing(studied: Studied, outliers: int, factor: float, alpha: float) -> SmoothingStudy:
+    """SmoothQuant on made-up activations before a matrix."""
+    activations = random_activations(
+        tokens=TOKENS, channels=studied.values.shape[1], outliers=outliers, factor=factor
+    )
+    return smoothing_study(activations=activations, weights=_own_rows(studied), alpha=alpha)
 
 
 def _own_rows(studied: Studied) -> Any:

@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from calc import format as fmt
+from calc.layout import Layout
+from calc.replica import without_traffic
 from calc.scenario import Scenario
 from calc.schedule import MOST_SLOTS, SAME_MOMENT_S, Schedule, Scheduling, schedule
 from calc.schedule_examples import Example, example_requests, link_of, step_of
-from pages._inputs import answer_for
+from calc.sized import answer_for as answer_on
+from pages._inputs import BY_VALUE, TTL, answer_for, inputs_for
 from pages._schedule_figure import gantt_figure, gantt_finding
 from pages._sidebar import current_scenario
 from pages._ui import show_chart
@@ -78,18 +81,25 @@ def draw_controls() -> Asked:
 def schedules_of(asked: Asked) -> tuple[Schedule, ...]:
     """The runs of the chosen schedulers, each kept by what it depends on."""
     rounds = 1 if asked.example is Example.LONG_PROMPT else asked.rounds
+    scenario = current_scenario()
+    layout = answer_for(scenario).layout
+    same = replace(without_traffic(scenario), arrival_cv=scenario.arrival_cv)
     runs = []
     for one in asked.shown:
         budget = asked.token_budget if one is Scheduling.CHUNKED else BUDGETS[-1]
-        runs.append(
-            _run(current_scenario(), replace(asked, shown=(one,), rounds=rounds, token_budget=budget))
-        )
+        runs.append(_run(same, layout, replace(asked, shown=(one,), rounds=rounds, token_budget=budget)))
     return tuple(runs)
 
 
-@st.cache_resource(max_entries=64, ttl="1h", show_spinner="Simulating")
-def _run(scenario: Scenario, asked: Asked) -> Schedule:
-    result = answer_for(scenario)
+@st.cache_resource(
+    max_entries=64,
+    ttl=TTL,
+    show_spinner="Simulating",
+    hash_funcs=BY_VALUE | {Layout: repr, Asked: repr},
+)
+def _run(scenario: Scenario, layout: Layout, asked: Asked) -> Schedule:
+    """One scheduler on one replica: how many requests come to how many replicas makes no difference here."""
+    result = answer_on(inputs_for(scenario), layout)
     step = step_of(result)
     requests = example_requests(
         asked.example, result, step, slots=asked.slots, rounds=asked.rounds, seed=SEED

@@ -7,10 +7,13 @@ import streamlit as st
 from calc import format as fmt
 from calc.engine import ENGINE_NAMES, Engine
 from calc.errors import RidgebeamError
+from calc.layout import Layout
 from calc.quantization_speed import BATCHES, SpeedStudy, headline, speed_study, worked_speedup
+from calc.replica import without_traffic
 from calc.result import Answer
 from calc.scenario import Scenario
-from pages._inputs import BY_VALUE, TTL, answer_for
+from calc.sized import answer_for as answer_on
+from pages._inputs import BY_VALUE, TTL, answer_for, inputs_for
 from pages._quantisation_figures import speed_figure, speed_finding
 from pages._quantisation_parts import data_rows, draw_errors, draw_not_run, draw_smoothing, speed_rows
 from pages._sidebar import current_scenario
@@ -30,16 +33,19 @@ from pages._ui import (
 )
 
 
-@st.cache_resource(max_entries=16, ttl=TTL, show_spinner="Timing every format", hash_funcs=BY_VALUE)
-def _study(scenario: Scenario) -> SpeedStudy:
-    return speed_study(answer_for(scenario))
+@st.cache_resource(
+    max_entries=16, ttl=TTL, show_spinner="Timing every format", hash_funcs=BY_VALUE | {Layout: repr}
+)
+def _study(asked: Scenario, layout: Layout) -> SpeedStudy:
+    """Every scheme on a layout, whatever the traffic."""
+    return speed_study(answer_on(inputs_for(asked), layout))
 
 
 def main() -> None:
     """Speed first, from the step model; then what it costs in error."""
     scenario = current_scenario()
     try:
-        found = _study(scenario)
+        found = _study(without_traffic(scenario), answer_for(scenario).layout)
     except RidgebeamError as error:  # nothing to time: the study of rounding needs no model
         show_title("Nothing can be timed for this scenario; what rounding loses can be seen all the same.")
         show_error(error)
