@@ -13,7 +13,7 @@ from calc.replica import without_traffic
 from calc.scenario import Scenario
 from calc.schedule import MOST_SLOTS, SAME_MOMENT_S, Schedule, Scheduling, schedule
 from calc.schedule_examples import Example, example_requests, link_of, step_of
-from calc.sized import answer_for as answer_on
+from calc.sized import answer_on
 from pages._inputs import BY_VALUE, TTL, answer_for, inputs_for
 from pages._schedule_figure import gantt_figure, gantt_finding
 from pages._sidebar import current_scenario

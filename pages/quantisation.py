@@ -12,7 +12,7 @@ from calc.quantization_speed import BATCHES, SpeedStudy, headline, speed_study, 
 from calc.replica import without_traffic
 from calc.result import Answer
 from calc.scenario import Scenario
-from calc.sized import answer_for as answer_on
+from calc.sized import answer_on
 from pages._inputs import BY_VALUE, TTL, answer_for, inputs_for
 from pages._quantisation_figures import speed_figure, speed_finding
 from pages._quantisation_parts import data_rows, draw_errors, draw_not_run, draw_smoothing, speed_rows
