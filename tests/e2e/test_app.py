@@ -207,6 +207,7 @@ def test_each_page_draws_its_charts_with_words_and_fits_phone_and_dark(page, bas
         entry.url_path, re.compile(r"\w{3,}")
     )  # what a machine measures differs from one to the next
     expect(title(page)).to_contain_text(finding)
+    expect(page.get_by_text("Page not found")).to_have_count(0)
     charts = page.locator(".js-plotly-plot")
     if entry.url_path in CHARTS:
         expect(charts).to_have_count(CHARTS[entry.url_path])
