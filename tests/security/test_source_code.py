@@ -4,10 +4,12 @@ import ast
 import re
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("calc", "presets", "probes", "pages", "commands")
@@ -90,3 +92,28 @@ def test_whatever_the_product_imports_is_pinned():
     for name in foreign:
         offered = {provider.lower().replace("_", "-") for provider in providers.get(name, [name])}
         assert offered & pinned, name
+
+
+def test_whatever_comes_along_is_pinned_too_at_the_version_that_is_tested():
+    """Everything that the app, its tests and its linters bring with them, followed through the installed packages."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = {canonicalize_name(line.split("==")[0]): line.split("==")[1].strip() for line in lines}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    waiting = [Requirement(text) for text in [*project["dependencies"], *extras["test"], *extras["lint"]]]
+    seen = set()
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        if (name, *wanted.extras) in seen:
+            continue
+        seen.add((name, *wanted.extras))
+        found = distribution(name)
+        assert pins.get(name) == found.version, name
+        for text in found.requires or ():
+            needed = Requirement(text)
+            if needed.marker is None or any(
+                needed.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)
+            ):
+                waiting.append(needed)
+    assert len(seen) > 90
