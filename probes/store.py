@@ -151,7 +151,10 @@ def export_text(run: Run) -> str:
 
 
 def history() -> list[Run]:
-    """Stored runs, newest first; files that are no runs are passed over."""
+    """Stored runs, newest first; files that are no runs are passed over.
+
+    A run that a clock gone wrong dated into the future comes last: it would be the newest for years.
+    """
     found = []
     runs = folder() / "runs"
     for path in sorted(runs.glob("*.json"), reverse=True) if runs.is_dir() else ():
@@ -159,7 +162,8 @@ def history() -> list[Run]:
             found.append(load(path.stem))
         except InputError:
             continue
-    return sorted(found, key=lambda run: run["started"], reverse=True)
+    now = dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds")
+    return sorted(found, key=lambda run: (run["started"] <= now, run["started"]), reverse=True)
 
 
 def delete(run_id: str) -> None:

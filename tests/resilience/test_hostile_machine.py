@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from numba.core import caching
+from published_run import a100
 
 from calc.simulation import kept_code
 from calc.simulation.compiled import compiled
@@ -17,6 +18,7 @@ from calc.simulation.kernels.blocks import ceil_div
 from commands.patience import WORDS, patience
 from presets import hub_cache
 from presets.hub_cache import PUBLIC, HubCache
+from probes import store
 
 ROOT = Path(__file__).parents[2]
 NOWHERE = "/proc/none"  # a folder that not even root can make
@@ -94,6 +96,14 @@ def test_a_clock_that_jumps_only_costs_a_reading(monkeypatch, tmp_path, jump_s):
     assert HubCache(folder=tmp_path).get(key, PUBLIC) is None
     cache.put(key, PUBLIC, "{}")
     assert cache.get(key, PUBLIC) is not None
+
+
+def test_a_run_that_a_wrong_clock_dated_into_the_future_is_not_the_newest(monkeypatch, tmp_path):
+    monkeypatch.setenv("RIDGEBEAM_DATA_DIR", str(tmp_path))
+    for name, started in (("wrong", "2999-01-01"), ("old", "2025-01-01"), ("new", "2026-01-01")):
+        store.save({**a100(), "id": name, "started": f"{started}T00:00:00+00:00"})
+    assert [run["id"] for run in store.history()] == ["new", "old", "wrong"]
+    assert store.local_run(store.history())["id"] == "new"
 
 
 def test_the_command_line_stands_a_pipe_that_closes():
