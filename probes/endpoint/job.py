@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +77,7 @@ class Job:
         self._cancelled = False
         self._failures = 0
         self._last: dict[str, Any] = {}
+        weakref.finalize(self, _let_go, process)
 
     @classmethod
     def start(cls, question: Question) -> Job:
@@ -116,7 +118,7 @@ class Job:
             self.cancel()
             running = False
         if not running:
-            self._let_go()
+            _let_go(self._process)
         self._read()
         result = next((e for e in self._seen if e["event"] == "result"), None)
         facts = next((e for e in self._seen if e["event"] == "facts"), {})
@@ -173,7 +175,7 @@ class Job:
     def cancel(self) -> None:
         """End the process: politely, then for certain."""
         if self._process.poll() is not None:
-            self._let_go()
+            _let_go(self._process)
             return
         self._cancelled = True
         self._process.terminate()
@@ -182,9 +184,11 @@ class Job:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._let_go()
+        _let_go(self._process)
 
-    def _let_go(self) -> None:
-        if self._process.stdin is not None:
-            with suppress(OSError):
-                self._process.stdin.close()
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    """Close the pipe that the process lives by."""
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()

@@ -1,5 +1,6 @@
 """Ended in the middle of its work, in whatever way: what was stored is whole, nothing goes on, the next start works."""
 
+import gc
 import json
 import shutil
 import signal
@@ -12,9 +13,11 @@ from published_run import a100
 from running import ROOT, app, descendants, free_port, healthy, still_there, verb, wait_until
 from visitor import visiting
 
+from calc.endpoint.plan import TestPlan
 from presets import profiles
 from presets.profiles.calibrated import save_calibration, with_calibration
 from probes import jobs, store
+from probes.endpoint.job import Job, Question
 
 pytestmark = pytest.mark.endpoint
 LIFE_S = 240
@@ -147,3 +150,13 @@ def test_a_verb_that_is_ended_takes_along_what_it_started(sign, data_folder, lla
     if sign != signal.SIGKILL:
         assert not [*(data_folder.parent / "temporary").iterdir()]
     shutil.rmtree(data_folder, ignore_errors=True)
+
+
+def test_a_load_test_that_nobody_follows_any_more_sends_no_more(data_folder, llama_url):
+    """As when a browser's tab is closed and its session is dropped."""
+    job = Job.start(Question(url=llama_url, plan=TestPlan(prompt_lengths=(1024, 2048), total_limit_s=60.0)))
+    process = job._process.pid
+    wait_until(lambda running=job: running.state().done, "nothing is sent")
+    del job
+    gc.collect()
+    wait_until(lambda: not still_there([process]), "it goes on", AT_ONCE_S)
