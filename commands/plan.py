@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from calc.plan.space import Question
     from calc.plan.verify import Verified
     from calc.result import Answer
+    from calc.scenario import Scenario
 
 
 def add(verbs: Any) -> None:
@@ -195,7 +196,26 @@ def _details(result: Answer) -> list[str]:
         price = f"{fmt.usd(result.cost.usd_per_hour)} an hour"
     felt = f"TTFT {fmt.optional(result.ttft_s, fmt.seconds)}, TPOT {fmt.optional(result.tpot_s, fmt.seconds)}"
     busy = fmt.percent(result.fleet.utilization)
-    return [f"  {replicas} of {result.layout.label}, {busy} busy; {felt}; {price}"]
+    runs_as = "".join(f", {text}" for text in _chosen(result.inputs.scenario))
+    return [f"  {replicas} of {result.layout.label}{runs_as}, {busy} busy; {felt}; {price}"]
+
+
+def _chosen(scenario: Scenario) -> list[str]:
+    """What a search may choose and a label does not say: formats, engine and the way of batching, where not the default."""
+    plain = type(scenario)()
+    said = {
+        "quantization": f"weights in {scenario.quantization}",
+        "kv_dtype": f"cache in {scenario.kv_dtype}",
+        "engine": f"on {scenario.engine}",
+        "max_batched_tokens": f"{scenario.max_batched_tokens} tokens a step",
+        "max_seqs": f"at most {scenario.max_seqs} sequences each",
+        "chunked_prefill": "prompts whole",
+        "prefix_caching": "no prefix cache",
+        "draft_tokens": f"{scenario.draft_tokens} drafts a pass",
+        "disaggregated": "prompts in a pool of their own",
+        "kv_offload": f"cached text also on {scenario.kv_offload}",
+    }
+    return [text for name, text in said.items() if getattr(scenario, name) != getattr(plain, name)]
 
 
 def _proven_first(ranking: Ranking, verified: Verified | None) -> list[Answer]:

@@ -151,3 +151,12 @@ def test_an_engine_that_the_one_accelerator_does_not_run_is_named_with_a_way_out
 def test_a_proof_beyond_the_simulator_says_what_to_do(capsys, rate, said):
     assert main(["plan", *SMALL, "--rate", rate, "--gpu", "l40s", "--verify"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_the_line_of_a_plan_says_what_the_search_chose(capsys):
+    words = ["plan", *SMALL, "--rate", "40", "--gpu", "h100-sxm5-80gb", "--tpot", "0.02"]
+    assert main([*words, "--formats", "fp8", "--kv-formats", "fp8", "--engines", "sglang"]) == 0
+    told = capsys.readouterr().out
+    assert "weights in fp8, cache in fp8, on sglang" in told
+    assert main(words) == 0
+    assert "weights in" not in capsys.readouterr().out
