@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,8 @@ from calc.errors import InputError, shown
 from calc.scenario import Scenario
 from calc.scenario_text import URL_UNITS, parse_value
 from pages._controls import CONTROLS, Control, Kind
+
+_GROUPED = re.compile(r"[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 
 CONFIG_KEY = "config_text"
 GPU_JSON_KEY = "gpu_json"
@@ -37,10 +40,24 @@ def field_value(control: Control, displayed: Any) -> object:
         if displayed is None or (control.parameter == "pct" and displayed == "mean")
         else str(displayed)
     )
-    value = parse_value(control.field, text.replace(",", "") if control.kind is Kind.OPTIONAL else text)
+    value = parse_value(control.field, _ungrouped(control, text) if control.kind is Kind.OPTIONAL else text)
     if isinstance(value, float) and control.parameter in URL_UNITS:
         value = float(f"{value * URL_UNITS[control.parameter]:.12g}")
     return value
+
+
+def _ungrouped(control: Control, text: str) -> str:
+    """A typed number without the commas between its thousands; any other comma could be a decimal one, and is refused."""
+    if "," not in text:
+        return text
+    if _GROUPED.fullmatch(text.strip()) is None:
+        raise InputError(
+            control.field,
+            text,
+            "a comma only parts thousands (1,000); a decimal point is a point (0.5)",
+            next_step=f'Change "{control.label}" in the sidebar.',
+        )
+    return text.replace(",", "")
 
 
 def read_controls(state: Mapping[str, Any]) -> Scenario:

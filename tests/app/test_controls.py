@@ -102,3 +102,15 @@ def test_a_box_that_cannot_be_used_is_named_with_a_way_out(parameter, typed):
     with pytest.raises(InputError) as refused:
         read_controls(shown(Scenario()) | {parameter: typed})
     assert refused.value.next_step == f'Change "{label}" in the sidebar, or empty it.'
+
+
+@pytest.mark.parametrize(("typed", "seconds"), [("1,000", 1.0), ("12,345.5", 12.3455), ("0.5", 0.0005)])
+def test_a_comma_between_thousands_is_read(typed, seconds):
+    assert read_controls(shown(Scenario()) | {"tpot_ms": typed}).tpot_s == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("typed", ["0,05", "0,050", "12,5", "1,0000", ",5", "1,00,000", "0,5"])
+def test_a_comma_that_may_be_a_decimal_one_is_refused_and_not_dropped(typed):
+    """Half the world writes 0,5 for a half: taken as thousands it would be five."""
+    with pytest.raises(InputError, match="a decimal point is a point"):
+        read_controls(shown(Scenario()) | {"tpot_ms": typed})
