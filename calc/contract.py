@@ -24,6 +24,7 @@ from calc.replica_model import replica_model
 from calc.result import Answer, Inputs
 from calc.scenario import Fidelity
 from calc.sized import replica_weight_bytes, timing_of
+from calc.sizing import DecodeStep, FleetStep, PrefillStep, SequencesStep
 
 Json = dict[str, Any]
 
@@ -149,32 +150,39 @@ def plan_json(result: Answer) -> Json:
         },
     }
     if result.sequences and result.decode and result.prefill and result.fleet:
-        row |= {
-            "replicas": result.fleet.replicas,
-            "prefill_replicas": result.fleet.prefill_replicas,
-            "batch": result.decode.batch,
-            "sequences": {
-                "paged": result.sequences.paged,
-                "reserved": result.sequences.reserved,
-                "by_tpot": result.sequences.by_tpot,
-            },
-            "binding_limit": str(result.sequences.binding),
-            "ttft_s": (result.ttft_s or result.prefill.prefill_s).as_json(),
-            "prefill_s": result.prefill.prefill_s.as_json(),
-            "cached_tokens": result.prefill.cached_tokens,
-            "loaded_tokens": result.prefill.loaded_tokens,
-            "tpot_s": None if result.tpot_s is None else result.tpot_s.as_json(),
-            "step_s": result.decode.time.step_s.as_json(),
-            "e2e_s": result.fleet.e2e_s.as_json(),
-            "tokens_per_s": result.decode.tokens_per_s,
-            "rate_per_s": result.fleet.rate_per_s,
-            "active": result.fleet.active,
-            "prefill_busy": result.fleet.prefill_busy,
-            "decode_busy": result.fleet.decode_busy,
-            "busy": result.fleet.busy,
-            "utilization": result.fleet.utilization,
-        }
+        row |= _served_json(result, result.sequences, result.decode, result.prefill, result.fleet)
     return row
+
+
+def _served_json(
+    result: Answer, sequences: SequencesStep, decode: DecodeStep, prefill: PrefillStep, fleet: FleetStep
+) -> Json:
+    """What a plan that serves has beyond its memory."""
+    return {
+        "replicas": fleet.replicas,
+        "prefill_replicas": fleet.prefill_replicas,
+        "batch": decode.batch,
+        "sequences": {
+            "paged": sequences.paged,
+            "reserved": sequences.reserved,
+            "by_tpot": sequences.by_tpot,
+        },
+        "binding_limit": str(sequences.binding),
+        "ttft_s": (result.ttft_s or prefill.prefill_s).as_json(),
+        "prefill_s": prefill.prefill_s.as_json(),
+        "cached_tokens": prefill.cached_tokens,
+        "loaded_tokens": prefill.loaded_tokens,
+        "tpot_s": None if result.tpot_s is None else result.tpot_s.as_json(),
+        "step_s": decode.time.step_s.as_json(),
+        "e2e_s": fleet.e2e_s.as_json(),
+        "tokens_per_s": decode.tokens_per_s,
+        "rate_per_s": fleet.rate_per_s,
+        "active": fleet.active,
+        "prefill_busy": fleet.prefill_busy,
+        "decode_busy": fleet.decode_busy,
+        "busy": fleet.busy,
+        "utilization": fleet.utilization,
+    }
 
 
 MEAN_AS_PERCENTILE = 100.0 * -expm1(-1.0)

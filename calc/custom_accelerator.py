@@ -1,8 +1,8 @@
 """Accelerators that no catalogue has: built from a few typed numbers, and carried as text or as JSON.
 
-`typed_accelerator` is what a form fills, `accelerator_from_text` what a command line gives; `accelerator_as_json` and `accelerator_from_json` are exact inverses, in the
-base units of `Accelerator` itself, so that any accelerator (typed, a slice, a catalogue entry that was corrected)
-survives a saved file.
+`typed_accelerator` is what a form fills, `accelerator_from_text` what a command line gives; `accelerator_as_json` and
+`accelerator_from_json` are exact inverses, in the base units of `Accelerator` itself, so that any accelerator (typed, a slice,
+a catalogue entry that was corrected) survives a saved file.
 """
 
 from __future__ import annotations
@@ -52,13 +52,7 @@ def typed_accelerator(
     _within(
         "bandwidth_bytes_per_s", bandwidth_bytes_per_s, SMALLEST_RATE_PER_S, LARGEST_RATE_PER_S, "bytes/s"
     )
-    rates = {"bf16": flop_per_s_16bit, "fp16": flop_per_s_16bit}
-    if flop_per_s_8bit is not None:
-        rates |= {"fp8": flop_per_s_8bit, "int8": flop_per_s_8bit}
-    if flop_per_s_4bit is not None:
-        rates["fp4"] = flop_per_s_4bit
-    for fmt, rate in rates.items():
-        _within(f"{fmt} rate", rate, SMALLEST_RATE_PER_S, LARGEST_RATE_PER_S, "FLOP/s")
+    rates = _typed_rates(flop_per_s_16bit, flop_per_s_8bit, flop_per_s_4bit)
     if link_bytes_per_s is not None:
         _within("link_bytes_per_s", link_bytes_per_s, SMALLEST_RATE_PER_S, LARGEST_RATE_PER_S, "bytes/s")
     numbers = {
@@ -81,7 +75,7 @@ def typed_accelerator(
         driver_memory_bytes=int(memory_bytes),
         cuda_memory_bytes=(int(memory_bytes), int(memory_bytes)),
         bandwidth_bytes_per_s=float(bandwidth_bytes_per_s),
-        rates=MappingProxyType({fmt: Rate(flop_per_s=float(rate)) for fmt, rate in rates.items()}),
+        rates=MappingProxyType(rates),
         link_bytes_per_s=link_bytes_per_s,
         link_kind="typed" if link_bytes_per_s else "",
         node_size=node_size,
@@ -90,6 +84,20 @@ def typed_accelerator(
         confirmed="Typed by the user.",
     )
     return replace(made, id=typed_text(numbers))
+
+
+def _typed_rates(
+    flop_per_s_16bit: float, flop_per_s_8bit: float | None, flop_per_s_4bit: float | None
+) -> dict[str, Rate]:
+    """Each typed rate under the formats that it stands for."""
+    typed = {"bf16": flop_per_s_16bit, "fp16": flop_per_s_16bit}
+    if flop_per_s_8bit is not None:
+        typed |= {"fp8": flop_per_s_8bit, "int8": flop_per_s_8bit}
+    if flop_per_s_4bit is not None:
+        typed["fp4"] = flop_per_s_4bit
+    for name, rate in typed.items():
+        _within(f"{name} rate", rate, SMALLEST_RATE_PER_S, LARGEST_RATE_PER_S, "FLOP/s")
+    return {name: Rate(flop_per_s=float(rate)) for name, rate in typed.items()}
 
 
 def accelerator_from_text(text: str) -> Accelerator:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from calc import format as fmt
 from calc.frontier import Operating, frontier
@@ -41,33 +41,8 @@ def frontier_figure(
     )
     for number, (name, points) in enumerate(found.items()):
         colour, symbol = KINDS[number % len(KINDS)], SYMBOLS[number % len(SYMBOLS)]
-        best = frontier(points)
-        made.add_scatter(
-            x=[p.user_tokens_per_s for p in best],
-            y=[p.tokens_per_s_per_gpu for p in best],
-            name=f"{name} (baseline)" if name == baseline else name,
-            mode="lines+markers",
-            customdata=[describe(p) for p in best],
-            hovertemplate="%{customdata}<extra></extra>",
-            line={"color": colour, "width": 2 * LINE_WIDTH if name == baseline else LINE_WIDTH},
-            marker={
-                "symbol": symbol,
-                "size": 9,
-                "line": {"width": 2 if name == baseline else 0, "color": GREY},
-            },
-        )
+        _add_frontier(made, name, points, colour=colour, symbol=symbol, outlined=name == baseline)
         _name_point(made, at.get(name), colour=colour, symbol=symbol, above=number % 2 == 0)
-        hollow = [p for p in points if not p.fits]
-        made.add_scatter(
-            x=[p.user_tokens_per_s for p in hollow],
-            y=[p.tokens_per_s_per_gpu for p in hollow],
-            name=f"{name}, does not fit",
-            mode="markers",
-            showlegend=False,
-            customdata=[describe(p) for p in hollow],
-            hovertemplate="%{customdata}<extra></extra>",
-            marker={"symbol": f"{symbol}-open", "size": 7, "color": colour, "opacity": 0.6},
-        )
     if target_tokens_per_s is not None and low_x < target_tokens_per_s < high_x:
         shade(made, target_tokens_per_s, high_x, colour="fits", text="keeps the TPOT target", at_left=True)
     if low_x < user_tokens_per_s < high_x:
@@ -81,6 +56,34 @@ def frontier_figure(
             ),
         )
     return made
+
+
+def _add_frontier(
+    made: Drawing, name: str, points: Sequence[Operating], *, colour: str, symbol: str, outlined: bool
+) -> None:
+    """The points that none beats as a line; those that the cache cannot hold, hollow."""
+    best = frontier(points)
+    made.add_scatter(
+        x=[p.user_tokens_per_s for p in best],
+        y=[p.tokens_per_s_per_gpu for p in best],
+        name=f"{name} (baseline)" if outlined else name,
+        mode="lines+markers",
+        customdata=[describe(p) for p in best],
+        hovertemplate="%{customdata}<extra></extra>",
+        line={"color": colour, "width": 2 * LINE_WIDTH if outlined else LINE_WIDTH},
+        marker={"symbol": symbol, "size": 9, "line": {"width": 2 if outlined else 0, "color": GREY}},
+    )
+    hollow = [p for p in points if not p.fits]
+    made.add_scatter(
+        x=[p.user_tokens_per_s for p in hollow],
+        y=[p.tokens_per_s_per_gpu for p in hollow],
+        name=f"{name}, does not fit",
+        mode="markers",
+        showlegend=False,
+        customdata=[describe(p) for p in hollow],
+        hovertemplate="%{customdata}<extra></extra>",
+        marker={"symbol": f"{symbol}-open", "size": 7, "color": colour, "opacity": 0.6},
+    )
 
 
 def _name_point(made: Drawing, point: Operating | None, *, colour: str, symbol: str, above: bool) -> None:
