@@ -214,6 +214,7 @@ class Profile:
 
 
 def device_as_json(device: DeviceProfile) -> dict[str, object]:
+    """The device part of the profile format."""
     return {
         "family": device.family,
         "accelerators": list(device.accelerators),
@@ -225,6 +226,7 @@ def device_as_json(device: DeviceProfile) -> dict[str, object]:
 
 
 def engine_as_json(engine: EngineProfile) -> dict[str, object]:
+    """The engine part of the profile format."""
     return {
         "engine": engine.engine,
         "version": engine.version,

@@ -30,6 +30,7 @@ def stored_run() -> tuple[EndpointRun, dict[str, object]] | None:
 
 
 def keep_run(run: EndpointRun, record: dict[str, object]) -> None:
+    """Show this run, and its record as it came, until another one takes its place."""
     st.session_state[RUN_KEY], st.session_state[RECORD_KEY] = run, record
 
 

@@ -18,6 +18,7 @@ COMPARED_FORMATS = ("bf16", "fp8", "int8", "int4-g128", "nvfp4", "q4_k_m")
 
 
 def draw_layers(groups: tuple[LayerGroup, ...]) -> None:
+    """A row for each kind of layer, with its tensors once it is opened."""
     kinds: dict[tuple[str, str, str, int], list[LayerGroup]] = {}
     for group in groups:
         kinds.setdefault((group.stack, group.token_mixing, group.feed_forward, group.parameters), []).append(
@@ -79,6 +80,7 @@ def draw_check(inputs: Inputs) -> None:
 
 
 def draw_parts(counted: ParameterCount) -> None:
+    """Parameters by part, largest first."""
     with folded("Parameters by part", key="model-parts") as is_open:
         if not is_open:
             return
@@ -96,6 +98,7 @@ def draw_parts(counted: ParameterCount) -> None:
 
 
 def draw_formats(inputs: Inputs) -> None:
+    """What the weights take in other formats, beside how they are stored."""
     with folded("Formats side by side", key="model-formats") as is_open:
         if not is_open:
             return

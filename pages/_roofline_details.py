@@ -40,6 +40,7 @@ def choose_clicked(found: Roofline) -> None:
 
 
 def draw_details(found: Roofline) -> None:
+    """The arithmetic of the operator that was clicked or chosen."""
     by_name = _dots(found)
     if st.session_state.get(CHOSEN) not in by_name:
         st.session_state.pop(CHOSEN, None)

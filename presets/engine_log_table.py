@@ -31,6 +31,7 @@ Json = dict[str, Any]
 
 
 def kv_group(log: EngineLog, configs: Path) -> str:
+    """Whether every flag that the pool depends on was shown."""
     del configs
     return (
         "flags inferred" if (r := readings().get(log.case_id)) is not None and r.inferred else "flags shown"
@@ -50,6 +51,7 @@ def weights_group(log: EngineLog, configs: Path) -> str:
 
 
 def pool_group(log: EngineLog, configs: Path) -> str:
+    """The card's size, below which rounding and constants weigh more; boards that share memory apart."""
     del configs
     card = card_of(log)
     if card.memory_type.startswith("LPDDR"):

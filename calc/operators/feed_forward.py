@@ -12,6 +12,7 @@ from calc.quantization import FORMATS, StoredFormat
 
 
 def mlp_operators(mlp: Mlp, around: Surroundings) -> Iterator[Operator]:
+    """The two or three products of a dense feed-forward layer, and the sum over its ranks."""
     ranks = around.degrees.dense
     outward = [w for w in mlp.weights if w.split is Split.ROW]
     inward = [w for w in mlp.weights if w not in outward]

@@ -15,6 +15,7 @@ STATE_FLOP_PER_ELEMENT = 6.0  # decay, outer product, add, and the read-out: two
 
 
 def attention_operators(attention: Attention, around: Surroundings) -> Iterator[Operator]:
+    """Projections, scores over the cache or the prompt, and the output of one attention layer."""
     ranks = around.degrees.attention
     heads = max(1.0, attention.n_heads / ranks)
     kv_heads = max(1.0, attention.n_kv_heads / ranks)

@@ -106,6 +106,7 @@ def priority_ranks(requests: RequestTable, rules: EngineRules) -> Ints:
 
 
 def request_records(requests: RequestTable, rules: EngineRules) -> Any:
+    """One record a request, as the loops keep them: what it asks for, and nothing that happened yet."""
     count = len(requests)
     records = np.zeros(count, layout.REQUEST)
     records["arrival"] = requests.arrival_s
@@ -179,6 +180,7 @@ def _stacked(arrays: tuple[Any, ...]) -> Any:
 
 
 def replica_arrays(requests: RequestTable, pool: Pool, settings: Any) -> layout.Replicas:
+    """The books of a pool's replicas: free blocks, queues and the decoding set, all empty."""
     rules = pool.rules
     count = pool.replicas
     cached = bool(settings["cached"])
