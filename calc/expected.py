@@ -277,6 +277,8 @@ def fleet_of(replica: Replica, workload: Workload, *, batch: int, headroom: floa
     share = float(
         np.interp(users, replica.users, np.broadcast_to(replica.point.prefill_share, replica.users.shape))
     )
+    if workload.output.mean_tokens <= 1.0:  # the prompt's own pass yields the only token: nothing decodes
+        share = 1.0
     fleet = FleetStep(
         rate_per_s=rate,
         e2e_s=replica.at(e2e, users),

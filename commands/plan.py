@@ -194,7 +194,7 @@ def _details(result: Answer) -> list[str]:
     price = "no price known"
     if result.cost.usd_per_hour is not None:
         price = f"{fmt.usd(result.cost.usd_per_hour)} an hour"
-    felt = f"TTFT {fmt.optional(result.ttft_s, fmt.seconds)}, TPOT {fmt.optional(result.tpot_s, fmt.seconds)}"
+    felt = f"TTFT {fmt.optional(result.ttft_s, fmt.seconds)}, TPOT {fmt.optional(result.tpot_s, fmt.seconds, 'none')}"
     busy = fmt.percent(result.fleet.utilization)
     runs_as = "".join(f", {text}" for text in _chosen(result.inputs.scenario))
     return [f"  {replicas} of {result.layout.label}{runs_as}, {busy} busy; {felt}; {price}"]

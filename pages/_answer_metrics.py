@@ -37,7 +37,7 @@ def answer_metrics(result: Answer) -> list[Metric]:
         Metric(
             label="TPOT",
             worked=worked.get("tpot"),
-            reading=fmt.optional(result.tpot_s, fmt.seconds),
+            reading=fmt.optional(result.tpot_s, fmt.seconds, "none" if fleet else fmt.UNKNOWN),
             help=f"Time per output token {gap} ({at}).",
             provenance=kind,
         ),

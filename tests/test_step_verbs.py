@@ -176,6 +176,10 @@ def test_an_answer_of_one_token_has_no_time_per_token(capsys):
     assert asked["gpus"] == plain["gpus"]
     assert asked["tpot_s"] is None
     assert any("no time per output token" in line for line in asked["assumptions"])
+    assert asked["decode_busy"] == 0
+    (price, *_) = run(capsys, "cost", *words[1:])[1]["bill"]["tenures"]
+    each = price["usd_per_hour"] / 3600 / (20 * 1000)  # all that is paid buys the reading of prompts
+    assert price["usd_per_mtok"]["input"] == pytest.approx(1e6 * each)
     point = run(
         capsys, "serve-point", MODEL, "--gpu", "l4", "--isl", "1000", "--osl", "1", "--concurrency", "4"
     )[1]
