@@ -10,12 +10,17 @@ from pathlib import Path
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 from pages._registry import PAGES
 from pages._ui import plain_text, to_csv
 
 FRAME = str(Path(__file__).parents[2] / "pages/_frame.py")
 EVIL = "me/a![pixel](http://evil.example/p)[link](http://evil.example)<img src=x onerror=alert(1)>$x$:red[y]"
+CARD = (
+    "typed:memory=48GB,bandwidth=1000GB/s,16bit=100TFLOPS,8bit=200TFLOPS,link=50GB/s,node=4,power=300W,"
+    "name=![p](http://evil.example/p)<img src=x>:red[y]"
+)
 CONFIG = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -50,14 +55,20 @@ def said(app):
 
 
 @pytest.mark.app
-@pytest.mark.parametrize("file", [entry.file for entry in PAGES])
-def test_no_text_of_others_becomes_markup(file, monkeypatch):
+@pytest.mark.parametrize("entry", PAGES, ids=lambda entry: entry.file)
+def test_no_text_of_others_becomes_markup(entry, monkeypatch):
+    """A model's name and an accelerator's, in one run: AppTest cannot send back a model that is no option of the box.
+
+    Before that run AppTest would take a page's file for its address, so the address is given.
+    """
     monkeypatch.setattr(st, "expander", partial(st.expander, expanded=True))  # closed rows draw nothing
     app = AppTest.from_file(FRAME, default_timeout=240)
-    app.query_params["model"] = EVIL
+    app.query_params["model"], app.query_params["gpu"] = EVIL, CARD
     app.session_state["config_text"] = json.dumps(CONFIG)
     app.session_state["copy-link"] = app.session_state["file"] = True
-    app.switch_page(file).run()  # one run: AppTest cannot send back a model that is no option of the box
+    app._page_hash = calc_hash(entry.url_path)
+    app.run()
+    assert app._finished_page_script_hash == calc_hash(entry.url_path)
     assert not app.exception
     assert app.title[0].value
     for text in said(app):
