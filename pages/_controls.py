@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from calc.engine import Engine
 from calc.quantization import KV_FORMATS, WHAT_IF
-from calc.scenario import Behind, Engine, Fidelity, Traffic
+from calc.scenario import Behind, Fidelity, Traffic
 from calc.scenario_text import URL_PARAMETERS
 from calc.workload import LengthShape
 from presets import accelerators, models

@@ -6,8 +6,6 @@ from calc.step.estimate import (
     ServingPoint,
     StepEstimate,
     StepModel,
-    serving_point,
-    step_estimate,
 )
 from calc.step.offline import OfflineWork, offline_tokens_per_s
 from calc.step.offload import offloaded_step
@@ -22,7 +20,5 @@ __all__ = [
     "binding",
     "offline_tokens_per_s",
     "offloaded_step",
-    "serving_point",
     "speculative_tpot_s",
-    "step_estimate",
 ]

@@ -336,42 +336,4 @@ def holds_prompt(step: ForwardPass) -> NDArray[np.bool_]:
     return np.asarray(step.prefill_tokens) > 0
 
 
-def step_estimate(
-    spec: ModelSpec,
-    accelerator: Accelerator,
-    layout: Layout,
-    profile: Profile,
-    step: ForwardPass,
-    *,
-    fidelity: Fidelity | str = Fidelity.EXPECTED,
-    quantization: str | None = None,
-    kv_dtype: str = "bf16",
-) -> StepEstimate:
-    """Time of one forward pass; see `StepModel` to ask the same model many times."""
-    model = StepModel.of(
-        spec, accelerator, layout, profile, fidelity=fidelity, quantization=quantization, kv_dtype=kv_dtype
-    )
-    return model.step(step)
-
-
-def serving_point(
-    spec: ModelSpec,
-    accelerator: Accelerator,
-    layout: Layout,
-    profile: Profile,
-    *,
-    input_tokens: Any,
-    output_tokens: Any,
-    concurrency: Any,
-    fidelity: Fidelity | str = Fidelity.EXPECTED,
-    quantization: str | None = None,
-    kv_dtype: str = "bf16",
-) -> ServingPoint:
-    """TTFT, TPOT and throughput of a replica at fixed concurrency."""
-    model = StepModel.of(
-        spec, accelerator, layout, profile, fidelity=fidelity, quantization=quantization, kv_dtype=kv_dtype
-    )
-    return model.serving(input_tokens=input_tokens, output_tokens=output_tokens, concurrency=concurrency)
-
-
-__all__ = ["TERMS", "Fidelity", "ServingPoint", "StepEstimate", "StepModel", "serving_point", "step_estimate"]
+__all__ = ["TERMS", "Fidelity", "ServingPoint", "StepEstimate", "StepModel"]

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calc.engine import Engine
 from calc.errors import InputError
-from calc.scenario import Engine, Fidelity, Scenario
+from calc.scenario import Fidelity, Scenario
 from calc.scenario_text import URL_PARAMETERS, apply_settings, from_json, from_query, to_json, to_query
 
 scenarios = st.builds(

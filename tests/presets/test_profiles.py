@@ -11,7 +11,7 @@ from calc.errors import InputError, UnsupportedArchitecture
 from calc.layout import Layout
 from calc.operators import ForwardPass
 from calc.profile import Evidence
-from calc.step import StepModel, step_estimate
+from calc.step import StepModel
 from calc.step.spread import spread_factor
 from presets import accelerators, models, profiles
 
@@ -23,7 +23,7 @@ SPEC = models.load("meta-llama/Meta-Llama-3.1-8B")
 def test_every_accelerator_of_the_catalogue_gets_an_answer_with_a_range(engine):
     for device in accelerators.load_all():
         profile = profiles.load(device, engine)
-        step = step_estimate(SPEC, device, Layout(), profile, ForwardPass.decode(4.0, 1000.0))
+        step = StepModel.of(SPEC, device, Layout(), profile).step(ForwardPass.decode(4.0, 1000.0))
         low, best, high = (
             float(np.asarray(v)[0]) for v in (step.total.low, step.total.best, step.total.high)
         )
@@ -133,14 +133,9 @@ def test_old_engine_versions_are_slower():
     spec = models.load("deepseek-ai/DeepSeek-V3")
     device = accelerators.load("h200-sxm-141gb")
     step = ForwardPass.decode(8.0, 1000.0)
-    seconds = [
-        float(
-            step_estimate(
-                spec, device, Layout(tp=8), profiles.load(device, "tensorrt-llm", engine_version=v), step
-            ).total.best[0]
-        )
-        for v in ("1.1.0rc2", "1.2.0")
-    ]
+    loaded = [profiles.load(device, "tensorrt-llm", engine_version=v) for v in ("1.1.0rc2", "1.2.0")]
+    models_of = [StepModel.of(spec, device, Layout(tp=8), profile) for profile in loaded]
+    seconds = [float(model.step(step).total.best[0]) for model in models_of]
     assert seconds[0] > 1.1 * seconds[1]
 
 

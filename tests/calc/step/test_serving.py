@@ -7,7 +7,7 @@ from calc.errors import InputError
 from calc.layout import Layout
 from calc.operators import ForwardPass
 from calc.profile import Calibration, Evidence
-from calc.step import StepModel, offloaded_step, serving_point, speculative_tpot_s
+from calc.step import StepModel, offloaded_step, speculative_tpot_s
 from calc.step.serving import FirstToken, interleave
 from presets import accelerators, models, profiles
 
@@ -42,16 +42,8 @@ def test_every_prompt_of_the_others_stalls_the_decoders_when_outputs_are_long():
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
 def test_more_users_give_more_throughput_and_slower_tokens(engine):
     users = np.array([1.0, 4.0, 16.0, 64.0, 256.0])
-    point = serving_point(
-        SPEC,
-        H100,
-        Layout(tp=4),
-        profiles.load(H100, engine),
-        input_tokens=1024,
-        output_tokens=1024,
-        concurrency=users,
-        quantization="fp8",
-    )
+    model = StepModel.of(SPEC, H100, Layout(tp=4), profiles.load(H100, engine), quantization="fp8")
+    point = model.serving(input_tokens=1024, output_tokens=1024, concurrency=users)
     assert np.all(np.diff(point.tpot_s.best) > 0)
     assert np.all(np.diff(point.tokens_per_s.best) > 0)
     assert np.all(point.decoding <= users)
@@ -59,7 +51,8 @@ def test_more_users_give_more_throughput_and_slower_tokens(engine):
 
 
 def served(tp, **asked):
-    return serving_point(SPEC, H100, Layout(tp=tp), profiles.load(H100, "vllm"), quantization="fp8", **asked)
+    model = StepModel.of(SPEC, H100, Layout(tp=tp), profiles.load(H100, "vllm"), quantization="fp8")
+    return model.serving(**asked)
 
 
 def test_both_definitions_of_tpot_share_one_end_to_end():
