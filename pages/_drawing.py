@@ -50,10 +50,12 @@ class Drawing:
 
 
 class Prepared(go.Figure):  # type: ignore[misc]
-    """A drawing for `st.plotly_chart`, which asks a figure for its dictionary and has everything else checked first."""
+    """A drawing for `st.plotly_chart`, which asks a figure for its dictionary and has everything else checked first.
+
+    Nothing else of a figure is asked for, so none of it is set up.
+    """
 
     def __init__(self, drawing: Drawing) -> None:
-        super().__init__()
         self._drawing = drawing
 
     def to_dict(self) -> dict[str, Any]:
