@@ -309,10 +309,10 @@ def decode_at(replica: Replica, users: float, scenario: Scenario) -> DecodeStep:
     )
 
 
-def prefill_of(replica: Replica, users: float) -> PrefillStep:
-    """Step 4: one prompt alone, with what caches hold of it at the concurrency where the replica works."""
+def prefill_of(replica: Replica, held: tuple[float, float, float]) -> PrefillStep:
+    """Step 4: one prompt alone, with what caches hold of it, as `Replica.cached` has it."""
     prompt = replica.workload.input.mean_tokens
-    cached, loaded, load_s = replica.cached(users)
+    cached, loaded, load_s = held
     total = replica.model.step(ForwardPass.prefill(prompt - cached, prefix=cached)).total
     return PrefillStep(
         prompt_tokens=prompt,

@@ -19,7 +19,7 @@ from calc.memory.kv import kv_heads
 from calc.model import Role
 from calc.pool_sizing import pools_of
 from calc.quantization import stored_bytes, weight_bytes
-from calc.replica import replica_memory, replica_times
+from calc.replica import replica_memory, replica_passes, replica_times
 from calc.result import Answer, Cost, Inputs, Offer
 from calc.scenario import Fidelity, Scenario
 from calc.sizing import MemoryStep, SequencesStep, replicas_for_users
@@ -99,12 +99,13 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
     else:
         fleet, users = expected.fleet_of(replica, scenario.workload, batch=batch, headroom=scenario.headroom)
         ttft = replica.at(point.ttft_s, users)
+    decode, prefill = replica_passes(inputs, layout, fit=fit, users=users)
     tokens_per_s = fleet.rate_per_s * scenario.output_tokens
     return replace(
         blank,
         sequences=sequences,
-        decode=expected.decode_at(replica, users, scenario),
-        prefill=expected.prefill_of(replica, users),
+        decode=decode,
+        prefill=prefill,
         fleet=fleet,
         ttft_s=ttft,
         tpot_s=replica.at(point.tpot_s, users) if scenario.streams else None,

@@ -41,8 +41,8 @@ def said(inputs):
 
 
 def forget():
-    replica._memory.cache_clear()
-    replica._times.cache_clear()
+    for kept in (replica._memory, replica._times, replica._decode, replica._prefill):
+        kept.cache_clear()
 
 
 @pytest.fixture(scope="module")
