@@ -27,6 +27,7 @@ from calc.operators import ForwardPass
 from calc.provenance import Estimate
 from calc.scenario import Behind, Scenario, stated
 from calc.sizing import (
+    BLOCK_TOKENS,
     DecodeStep,
     FleetStep,
     Limit,
@@ -154,9 +155,11 @@ def memory_of(
     mean = ledger(spec, accelerator, layout, replace(chosen, max_model_len=kept), nearest=False)
     ranks = layout.attention_ranks
     running = mean.kv.most_running
+    each = BLOCK_TOKENS * ceil(kept / BLOCK_TOKENS)  # what one of them holds, in whole blocks
     if chosen.engine in LLAMA_CPP_ENGINES:
         slots = most_slots(spec, accelerator, layout, chosen)
         running = slots if chosen.max_seqs is None else min(slots, chosen.max_seqs)
+        each = length_limit(scenario, spec)  # a slot has cells of its own
     fit = running * ranks if mean.kv.available_bytes > 0 else 0
     rank = found.tightest
     weights = rank.bytes_of(LineKind.WEIGHTS)
@@ -172,7 +175,7 @@ def memory_of(
             kv_copies=1,
             kv_bytes_per_token=per_token,
             kv_bytes=max(0.0, room) * layout.gpus_per_replica,
-            tokens=max(mean.kv.tokens, running * kept),
+            tokens=max(mean.kv.tokens, running * each),
         ),
         found,
         fit,

@@ -345,8 +345,7 @@ def _tokens_of_replica(result: Answer) -> int:
     """Tokens that the caches of a whole replica hold; the ledger of an engine speaks of one attention rank's."""
     if result.sequences is None or result.ledger is None:
         return result.memory.tokens
-    kept = result.inputs.scenario.input_tokens + result.inputs.scenario.output_tokens
-    return max(result.memory.tokens, int(result.sequences.fit * kept))
+    return result.memory.tokens * result.layout.attention_ranks
 
 
 def _places_of_replica(result: Answer) -> int | None:

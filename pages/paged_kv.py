@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calc import format as fmt
+from calc.engine import LLAMA_CPP_ENGINES
 from calc.paging import blocks_for
 from calc.paging_story import BLOCK_SIZE
 from calc.result import Answer
@@ -29,7 +30,8 @@ def main() -> None:
     )
     show_title(
         f"Reserving {fmt.count(values['reserved_tokens'])} tokens fits {fmt.plural(reserved, 'request')}; paging fits {fmt.count(paged)}.",
-        f"The scenario's cache of {fmt.count(values['tokens'])} tokens, requests that end with {fmt.count(values['sequence_tokens'])}.",
+        f"The scenario's cache of {fmt.count(values['tokens'])} tokens, requests that end with {fmt.count(values['sequence_tokens'])}."
+        + _slots(result, paged),
     )
     _predict(round(result.inputs.scenario.input_tokens))
     draw_pools()
@@ -37,6 +39,16 @@ def main() -> None:
     show_ignored(
         "What attention over scattered blocks costs in time.",
         "Engines that group layers by window (page Memory).",
+    )
+
+
+def _slots(result: Answer, paged: int) -> str:
+    """What ends an engine's requests before the blocks do, in words; empty where blocks end them."""
+    if result.ledger is None or result.sequences is None or result.sequences.fit >= paged:
+        return ""
+    slots = result.ledger.kv.most_requests is not None or result.ledger.engine in LLAMA_CPP_ENGINES
+    return (
+        f" This engine runs {fmt.count(result.sequences.fit)} of them: its slots end before." if slots else ""
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calc.answer import answer
 from calc.engine import Engine
 from calc.layout import Layout
 from calc.memory.engines import ledger
@@ -19,7 +20,9 @@ from calc.memory.engines.kv_groups import (
 )
 from calc.memory.engines.ledger import KvNumbers
 from calc.memory.engines.settings import EngineSettings
+from calc.scenario import Scenario
 from presets import accelerators, models
+from presets.resolve import resolve
 
 BLOCK = 16
 H200 = accelerators.load("h200-sxm-141gb")
@@ -132,3 +135,24 @@ def test_a_stage_that_keeps_nothing_for_tokens_does_not_bind():
     seven = ledger(model, H200, Layout(pp=7), asked, nearest=False).kv
     assert seven.tokens > one.tokens > 0
     assert seven.longest_length == one.longest_length == 1000
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"model": "google/gemma-3-27b-it", "gpu": "h100-sxm5-80gb", "input_tokens": 8001.0},
+        {"model": "meta-llama/Meta-Llama-3.1-8B", "gpu": "rtx-4090", "engine": "llama.cpp", "quantization": "q4_k_m"},
+        {"model": "Qwen/Qwen3-8B", "gpu": "l4", "input_tokens": 1000.0, "output_tokens": 1.0},
+    ],
+)  # fmt: skip
+def test_the_tokens_of_a_cache_hold_the_sequences_that_are_said_to_fit(asked):
+    """In whole blocks of 16: paging never fits fewer than what the answer says, and reserving never more than paging."""
+    scenario = Scenario(tpot_s=None, rate_per_s=1.0, **asked)
+    result = answer(resolve(scenario))
+    kept = round(scenario.input_tokens + scenario.output_tokens)
+    paged = result.memory.tokens // 16 // -(-kept // 16)
+    assert paged >= result.sequences.fit
+    assert result.memory.tokens // max(kept, 4096) <= paged
+    if asked.get("engine") == "llama.cpp":
+        assert result.memory.tokens == 4096 * result.sequences.fit
