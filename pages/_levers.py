@@ -16,7 +16,7 @@ from calc.sizing import Limit
 from calc.verdict import Change
 from pages._inputs import levers_for
 from pages._sidebar import current_scenario, show_scenario
-from pages._ui import show_table, show_title
+from pages._ui import plain_text, show_table, show_title
 
 BINDING = {
     Limit.KV_MEMORY: "KV memory",
@@ -38,7 +38,7 @@ def draw_levers(result: Answer) -> None:
         best = max(effects, key=lambda effect: effect.gpus_saved, default=None)
         saved = best.gpus_saved if best else 0
         if best and saved > 0:
-            st.markdown(f"**{best.lever.change.text} saves {fmt.plural(saved, 'GPU')}**")
+            st.markdown(f"**{plain_text(best.lever.change.text)} saves {fmt.plural(saved, 'GPU')}**")
         show_table([lever_row("now", "", result), *map(_effect_row, effects)])
         asked = result.inputs.scenario
         if asked.prefix_share > 0 and asked.reuse_after_s is None and asked.fidelity != Fidelity.TEXTBOOK:

@@ -68,7 +68,7 @@ def _draw_ranking(ranking: Ranking) -> None:
     """The cheapest plans, what has no price, and why the others were left out."""
     priced = [plan for plan in ranking.plans if plan.cost.usd_per_hour is not None]
     unpriced = [plan for plan in ranking.plans if plan.cost.usd_per_hour is None]
-    st.markdown(f"**{_cheapest(priced)}**")
+    st.markdown(f"**{plain_text(_cheapest(priced))}**")
     if ranking.candidates > ranking.answered:
         st.caption(
             f"{ranking.candidates:,} candidates (accelerator, layout, sequences) screened by bounds that no plan can beat; "
@@ -93,7 +93,7 @@ def _cheapest(priced: list[Answer]) -> str:
     best = priced[0]
     name, per_hour = best.inputs.offer.accelerator.name, best.cost.usd_per_hour
     nodes = f" ({fmt.plural(best.nodes, 'whole node')})" if best.nodes is not None else ""
-    return f"Cheapest: {best.gpus:,} x {name}{nodes}, {plain_text(fmt.optional(per_hour, fmt.usd))} per hour."
+    return f"Cheapest: {best.gpus:,} x {name}{nodes}, {fmt.optional(per_hour, fmt.usd)} per hour."
 
 
 def _row(plan: Answer) -> dict[str, str]:
@@ -114,7 +114,7 @@ def _draw_left_out(ranking: Ranking, unpriced: list[Answer]) -> None:
     if unpriced:
         names = ", ".join(f"{plan.gpus} x {plan.inputs.offer.accelerator.name}" for plan in unpriced[:SHOWN])
         more = f" and {len(unpriced) - SHOWN} more" if len(unpriced) > SHOWN else ""
-        st.markdown(f"Would serve, no price known: {names}{more}.")
+        st.markdown(plain_text(f"Would serve, no price known: {names}{more}."))
     if ranking.failed and not ranking.plans:
         st.markdown("Nearest: " + " ".join(plain_text(headline(answer)) for answer in ranking.failed))
     if ranking.rejected:

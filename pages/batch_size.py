@@ -19,6 +19,7 @@ from pages._levers import BINDING, show_unserved
 from pages._sidebar import current_scenario, show_scenario
 from pages._ui import (
     Metric,
+    plain_text,
     predict_first,
     show_chart,
     show_data,
@@ -127,7 +128,7 @@ def _others(result: Answer, fidelities: list[str]) -> list[BatchCurve]:
         try:
             found.append(batch_curve(result, fidelity))
         except MissingSpec as error:
-            st.caption(error.message)
+            st.caption(plain_text(error.message))
     return found
 
 

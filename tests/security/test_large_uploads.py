@@ -49,3 +49,20 @@ def test_a_packed_trace_without_end_is_cut_off_in_the_running_server(served):
     assert not visitor.exceptions
     assert any("A row of a trace may hold" in said for said in visitor.said), visitor.said[-20:]
     assert resident_mb(server) < 500
+
+
+BOMBS = {
+    "load test": ("endpoint", "endpoint_upload", "bomb.json", b"[" * 200_000, "nested too deeply"),
+    "fleet": ("fleet", "fleet-upload", "bomb.csv", b"name,model\n" * 200_000, "at most 1,000,000 are read"),
+    "trace": (PAGE, "sim_trace", "bomb.json", b"{" * 200_000, "it is not JSON"),
+}
+
+
+@pytest.mark.parametrize(("where", "uploader", "name", "bomb", "words"), BOMBS.values(), ids=BOMBS)
+def test_a_file_that_is_meant_to_hurt_is_an_error_in_words(served, where, uploader, name, bomb, words):
+    _, visitor = served
+    visitor.open(where, QUERY)
+    assert visitor.send_file(name, bomb) == 204
+    visitor.open(where, QUERY, files={uploader: (name, len(bomb))})
+    assert not visitor.exceptions
+    assert any(words in said for said in visitor.said), visitor.said[-20:]

@@ -54,6 +54,46 @@ def test_no_shell_and_no_html_of_others(trees):
             assert name not in SHOWS_HTML, file
 
 
+SPEAKS_MARKDOWN = {
+    "markdown",
+    "caption",
+    "info",
+    "warning",
+    "error",
+    "success",
+    "badge",
+    "header",
+    "title",
+    "write",
+}
+OF_OTHERS = {"name", "id", "model", "message", "text", "note", "notes", "reason"}
+"""Fields that may hold what somebody typed, uploaded or published."""
+
+
+def test_names_and_messages_are_shown_through_plain_text(trees):
+    for file, tree in trees.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            library, _, spoken = ast.unparse(node.func).partition(".")
+            if library == "st" and spoken in SPEAKS_MARKDOWN:
+                raw = {field.attr for field in _unescaped(node.args[0])} & OF_OTHERS
+                assert not raw, f"{file}:{node.lineno} shows {raw} as Markdown"
+
+
+def _unescaped(node):
+    """Fields in an expression that go through none of the functions that make text literal or numbers of it."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("plain_text", "fmt.", "len")):
+        return
+    if isinstance(node, ast.GeneratorExp | ast.ListComp):
+        yield from _unescaped(node.elt)
+        return
+    if isinstance(node, ast.Attribute):
+        yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _unescaped(child)
+
+
 def test_the_app_is_protected_by_its_own_settings():
     settings = tomllib.loads((ROOT / ".streamlit/config.toml").read_text(encoding="utf-8"))
     server = settings["server"]
