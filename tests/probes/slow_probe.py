@@ -1,5 +1,6 @@
-"""A probe with many short cases, so that something can happen in the middle of it."""
+"""A probe with many short cases, so that something can happen in the middle of it, and a process of its own beside it."""
 
+import subprocess
 import time
 
 from probes.harness import Case, Measurement
@@ -11,4 +12,5 @@ def measure():
 
 
 def cases(_bench):
+    subprocess.Popen(["sleep", "600"])
     return [Case(name=f"case {i}", run=measure) for i in range(500)]
