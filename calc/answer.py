@@ -116,7 +116,7 @@ def nearest_changes(inputs: Inputs, failed: Answer) -> tuple[Change, ...]:
         trial = replace(
             inputs,
             offer=offer,
-            scenario=replace(inputs.scenario, gpu=offer.accelerator.id, tp=0, gpu_json=""),
+            scenario=replace(inputs.scenario.on(offer.accelerator.id), tp=0),
         )
         for layout in _layouts(trial):
             if _may_serve(trial, layout) and _serves(trial, layout):

@@ -84,9 +84,7 @@ def operating_points(inputs: Inputs, offer: Offer) -> tuple[Operating, ...]:
             offer=offer,
             catalogue=(),
             scenario=replace(
-                inputs.scenario,
-                gpu=offer.accelerator.id,
-                gpu_json="",
+                inputs.scenario.on(offer.accelerator.id),
                 tp=tp,
                 pp=1,
                 dp=1,

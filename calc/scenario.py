@@ -7,7 +7,7 @@ views that the calculators take. What the scenario names (a model id, an acceler
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
 from calc.engine import Engine
@@ -174,6 +174,10 @@ class Scenario:
         """The targets that such requests can meet or miss."""
         tpot_s = self.tpot_s if self.streams else None
         return Slo(ttft_s=self.ttft_s, tpot_s=tpot_s, e2e_s=self.e2e_s, percentile=self.percentile)
+
+    def on(self, gpu: str) -> Scenario:
+        """The same question on another accelerator; the JSON of one that was typed belongs to that one alone."""
+        return replace(self, gpu=gpu, gpu_json=self.gpu_json if gpu == self.gpu else "")
 
     @property
     def kv_format(self) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import streamlit as st
 
 from calc import format as fmt
@@ -34,7 +32,7 @@ SPEEDS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200)
 
 @st.cache_resource(max_entries=64, ttl=TTL, show_spinner=False, hash_funcs=BY_VALUE)
 def _points(scenario: Scenario, gpu_id: str) -> tuple[Operating, ...]:
-    inputs = inputs_for(scenario if gpu_id == scenario.gpu else replace(scenario, gpu=gpu_id, gpu_json=""))
+    inputs = inputs_for(scenario.on(gpu_id))
     return operating_points(inputs, inputs.offer)
 
 

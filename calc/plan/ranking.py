@@ -33,7 +33,7 @@ def ranked(question: Question, *, top: int = 5) -> Ranking:
     why: Counter[str] = Counter()
     offers = question.offers.get(question.inputs.scenario.engine, ())
     for offer in offers:
-        scenario = replace(question.inputs.scenario, gpu=offer.accelerator.id, gpu_json="")
+        scenario = question.inputs.scenario.on(offer.accelerator.id)
         try:
             result = answer(replace(question.inputs, offer=offer, scenario=scenario, catalogue=()))
         except MissingSpec:

@@ -64,9 +64,7 @@ class Configuration:
         """The given scenario in this configuration."""
         layout = self.layout
         return replace(
-            self.scheduling.scenario(given),
-            gpu=self.offer.accelerator.id,
-            gpu_json=given.gpu_json if self.offer.accelerator.id == given.gpu else "",
+            self.scheduling.scenario(given).on(self.offer.accelerator.id),
             engine=self.engine,
             quantization=self.quantization,
             kv_dtype=self.kv_dtype,
