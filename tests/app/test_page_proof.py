@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from reading import text_of, titles
 from streamlit.testing.v1 import AppTest
 
 pytestmark = pytest.mark.app
@@ -23,12 +24,12 @@ def test_other_accelerators_are_ranked_with_dated_prices():
     app.session_state["step-plans"] = True  # the row is open
     app.run()
     assert not app.exception
-    assert any("Cheapest: " in text.value for text in app.markdown)
-    assert any("Why not the others" in text.value for text in app.markdown)
+    assert any("Cheapest: " in text_of(text) for text in app.markdown)
+    assert any("Why not the others" in text_of(text) for text in app.markdown)
     app.toggle(key="plan-whole-nodes").set_value(True).run()
-    (cheapest,) = [text.value for text in app.markdown if "Cheapest: " in text.value]
+    (cheapest,) = [text_of(text) for text in app.markdown if "Cheapest: " in text_of(text)]
     assert "whole node" in cheapest
     name = cheapest.split(" x ")[1].split(" (")[0]
     app.button(key="plan-0").click().run()
-    assert name in app.title[0].value
+    assert name in titles(app)[0]
     assert not app.exception
