@@ -118,7 +118,8 @@ LOCAL_FIRST_TOKEN = {"ttft.server_s": 0.004, "ttft.steps": 0.0, "ttft.prefill": 
 
 # Medians of kernel curves (fit_kernels), which tell apart what serving points do not. TensorRT-LLM computes prompts in 8 bits over an
 # 8-bit cache. Decode attention by family, engine and cache: Hopper's kernels lose over 8-bit caches, on Blackwell engines are alike, and
-# the RTX PRO 6000 has tables of its own. Experts: of the passes over routed activations half stay in the L2 of cards where it is large
+# the RTX PRO 6000 has tables of its own (vLLM's have 0.97 too, and so has a public run of vLLM on one card; on two cards, whose messages are
+# then all that is left to be wrong, they would leave 16% of another: see docs/accuracy.md). Experts: of the passes over routed activations half stay in the L2 of cards where it is large
 # beside the memory's rate (96 and 128 MB; two cards, three engines: curves with that factor free give 0.5 there, 1.0 to 1.3 elsewhere).
 FROM_KERNELS = {
     ("prefill_attention.compute_fp8", "tensorrt-llm"): 0.41,
@@ -127,8 +128,8 @@ FROM_KERNELS = {
     ("experts.compute_4bit", "blackwell-gddr"): 0.95,
     ("attention.bandwidth", ""): 0.845,
     ("attention.sequence_s", ""): 0.14 * US,
-    ("attention.bandwidth", "blackwell-gddr"): 0.971,
-    ("attention.sequence_s", "blackwell-gddr"): 0.11 * US,
+    ("attention.bandwidth", "tensorrt-llm/blackwell-gddr"): 0.971,
+    ("attention.sequence_s", "tensorrt-llm/blackwell-gddr"): 0.11 * US,
     ("attention.bandwidth", "vllm/hopper"): 0.917,
     ("attention.sequence_s", "vllm/hopper"): 0.19 * US,
     ("attention.bandwidth_8bit", "vllm/hopper"): 0.739,

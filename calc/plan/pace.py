@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from calc.operators import KINDS, ForwardPass, Kind, Operators, OperatorTable
 from calc.plan.stacked import FIRST_LINK, Stacked
-from calc.step.rates import MEASURED_KV_HEADS
+from calc.step.rates import kv_head_share
 from calc.step.seconds import BATCHED_SEQUENCES, soft_maximum
 
 Array = NDArray[np.float64]
@@ -88,7 +88,7 @@ class _Work:
         soft = _soft(table, self.stacked, step)
         handled = BATCHED_SEQUENCES * -np.expm1(-sequences / BATCHED_SEQUENCES)
         attends = (self.operators.kind_index[:, 0] == ATTENTION) & (table.units > 0).any(axis=1)
-        heads = self.operators.numbers["kv_heads"][attends, 0] / MEASURED_KV_HEADS
+        heads = kv_head_share(self.operators.numbers["kv_heads"][attends, 0])
         per_sequence = (table.count[attends, 0] * heads).sum() * rates.sequence_s[:, ATTENTION, 0]
         engine = rates.fixed_s @ self.operators.feature_counts[:, 0] + rates.step_s
         seconds = (

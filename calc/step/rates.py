@@ -82,8 +82,15 @@ def _rate_16bit(accelerator: Accelerator) -> str:
 
 
 # Decode attention runs a block of threads for each sequence and key-value head: what a sequence costs beside its bytes was
-# measured with eight heads (kernel tables, 32 query heads on 8), and goes with their number on a GPU.
+# measured with eight heads (kernel tables, 32 query heads on 8), and goes with their number on a GPU. More than eight, each
+# with fewer query heads, were not measured and are charged as eight.
 MEASURED_KV_HEADS: Final = 8.0
+
+
+def kv_head_share(kv_heads: Array) -> Array:
+    """Share of the measured time per sequence that so many key-value heads of a GPU take."""
+    return np.minimum(kv_heads / MEASURED_KV_HEADS, 1.0)
+
 
 HALVED_EXPONENT: Final = (
     6.0  # of the soft minimum; 3 would have the prompt below take 7% longer than measured
@@ -291,7 +298,7 @@ class Rates:
         return cls(
             bytes_per_s=table.bytes_per_s[at],
             flop_per_s=table.flop_per_s[at],
-            sequence_s=table.sequence_s[at] * (operators.numbers["kv_heads"] / MEASURED_KV_HEADS),
+            sequence_s=table.sequence_s[at] * kv_head_share(operators.numbers["kv_heads"]),
             half_tokens=table.half_tokens[at],
             activation_bytes_per_s=table.activation_bytes_per_s[at],
             kernel_s=scalar(table.kernel_s),

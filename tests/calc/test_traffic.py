@@ -60,7 +60,9 @@ def test_every_share_of_the_distribution_is_a_quantile():
 
 
 def test_more_traffic_never_meets_more_targets(chat):
-    points = sweep(chat, requests(chat), replicas=2)
+    points = sweep(
+        chat, requests(chat, count=4000), replicas=2
+    )  # with few, chance decides far beyond saturation
     met = [point.attainment for point in points]
     assert met == sorted(met, reverse=True)
     assert points[-1].state == "saturated"

