@@ -21,6 +21,7 @@ def test_200_faults_in_a_row_leave_the_app_usable(hub_server, monkeypatch):
     chance = random.Random(20261129)
     app = AppTest.from_file(FRAME, default_timeout=60)
     app.query_params["model"] = "Qwen/Qwen3-0.6B"  # bundled; at a revision it is asked of the hub
+    app.session_state["more-model"] = True  # the row with the box for it is open
     app.run()
     answered = app.title[0].value
     assert not app.error
