@@ -26,7 +26,6 @@ if (_ROOT := str(Path(__file__).resolve().parent)) not in sys.path:
 from calc.errors import InputError, RidgebeamError
 from commands import VERBS
 from commands.arguments import OK, Verb
-from presets.whole_file import FULL_DISK
 
 UNAVAILABLE, INTERRUPTED, TERMINATED = 4, 130, 143
 
@@ -52,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _write_no_more()
         return OK
     except OSError as error:
+        from presets.whole_file import FULL_DISK
+
         if error.errno not in FULL_DISK:
             raise
         _write_no_more()
