@@ -25,6 +25,13 @@ def read_fleet_file(path: Path) -> list[dict[str, object]]:
         if path.stat().st_size > MAX_BYTES:
             raise InputError("fleet file", path.name, f"at most {MAX_BYTES:,} bytes are read")
         return read_fleet_text(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError as error:
+        raise InputError(
+            "fleet file",
+            str(path),
+            "there is no such file",
+            next_step=f"Write one line per deployment under a header such as {','.join(EXAMPLE[0])}.",
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("fleet file", str(path), "it must be a readable CSV file") from error
 
