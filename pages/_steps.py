@@ -16,6 +16,21 @@ from calc.worked_answer import worked_step
 from pages._levers import BINDING
 from pages._ui import show_formulas, show_worked
 
+STEPS = ("memory", "sequences", "decode", "prefill", "fleet")
+STEP_OF = (
+    dict.fromkeys(("block_size", "sequence_tokens", "reserved_tokens"), "sequences")
+    | dict.fromkeys(("bandwidth_bytes_per_s", "batch", "context", "step_s", "tokens_per_s"), "decode")
+    | dict.fromkeys(("peak_flop_per_s", "mfu", "prompt_tokens", "cached_tokens", "prefill_s"), "prefill")
+    | dict.fromkeys(
+        (
+            "headroom", "output_tokens", "rate_per_s", "arrivals_per_s", "time_in_system_s", "busy_gpus",
+            "replicas", "gpus", "ttft_s", "tpot_s",
+        ),
+        "fleet",
+    )
+)  # fmt: skip
+"""The step in which a quantity first counts; all others are of the memory."""
+
 
 def draw_steps(result: Answer) -> None:
     """One closed row per step that the answer reached; the row's label is its conclusion."""
@@ -32,17 +47,22 @@ def draw_steps(result: Answer) -> None:
 
 
 def step_rows(result: Answer) -> list[dict[str, Any]]:
-    """The steps as a table to take away: base units, full precision."""
-    rows = []
-    for step in ("memory", "sequences", "decode", "prefill", "fleet"):
-        rows += [
-            {"step": step, "quantity": name, "value": value}
-            for name, value in symbols_of(result, step).items()
-        ]
-    first: dict[tuple[Any, Any], dict[str, Any]] = {}
-    for row in rows:  # a quantity stands in the step that it first appears in
-        first.setdefault((row["quantity"], row["value"]), row)
-    return list(first.values())
+    """The steps as a table to take away: base units, full precision; TTFT and TPOT as the page's cards have them."""
+    found = symbols_of(result, "memory")
+    halfway = symbols_of(result, "decode")["kv_bytes_per_token"]
+    for name, time in (("ttft_s", result.ttft_s), ("tpot_s", result.tpot_s)):
+        found.pop(name, None)  # as a symbol of the textbook: one prompt or one step, without load
+        if time is not None:
+            found[name] = float(time.best)
+    if result.fleet is not None:
+        found |= {"replicas": result.fleet.replicas, "gpus": result.gpus}
+    rows = [
+        {"step": STEP_OF.get(name, "memory"), "quantity": name, "value": value}
+        for name, value in found.items()
+    ]
+    if halfway != found["kv_bytes_per_token"]:
+        rows.append({"step": "decode", "quantity": "kv_bytes_per_token", "value": halfway})
+    return sorted(rows, key=lambda row: STEPS.index(str(row["step"])))
 
 
 def steps_of(result: Answer) -> Iterator[tuple[str, str, list[str]]]:

@@ -6,6 +6,11 @@ import pytest
 from reading import rows_of, text_of
 from streamlit.testing.v1 import AppTest
 
+from calc.answer import answer
+from calc.scenario import Scenario
+from pages._steps import step_rows
+from presets.resolve import resolve
+
 pytestmark = pytest.mark.app
 
 FRAME = str(Path(__file__).parents[2] / "pages/_frame.py")
@@ -20,6 +25,30 @@ def opened(*rows, **query):
     app.run()
     assert not app.exception
     return app
+
+
+def test_steps_taken_away_stand_in_their_step_and_say_what_the_cards_say():
+    result = answer(resolve(Scenario(model="Qwen/Qwen3-0.6B", gpu="l4")))
+    rows = step_rows(result)
+    step = {row["quantity"]: row["step"] for row in rows}
+    assert [step[name] for name in ("tokens", "sequence_tokens", "step_s", "prefill_s", "gpus")] == [
+        "memory",
+        "sequences",
+        "decode",
+        "prefill",
+        "fleet",
+    ]
+    value = {row["quantity"]: row["value"] for row in rows}
+    assert value["ttft_s"] == result.ttft_s.best > value["prefill_s"]  # others wait as well
+    assert value["tpot_s"] == result.tpot_s.best > value["step_s"]  # and their prompts run in between
+    assert value["gpus"] == result.gpus
+
+
+def test_steps_taken_away_of_a_plan_that_does_not_work_end_with_what_is_known():
+    beyond = Scenario(model="meta-llama/Llama-3.1-405B-Instruct-FP8", gpu="rtx-3060-12gb")
+    names = {row["quantity"] for row in step_rows(answer(resolve(beyond)))}
+    assert "weight_bytes" in names
+    assert not names & {"ttft_s", "tpot_s", "gpus"}
 
 
 def test_how_sure_the_answer_is():
