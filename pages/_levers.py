@@ -13,7 +13,7 @@ from calc.result import Answer, headline, question
 from calc.scenario import Fidelity
 from calc.scenario_text import apply_settings
 from calc.sizing import Limit
-from calc.verdict import Change
+from calc.verdict import Change, Wall
 from pages._inputs import levers_for
 from pages._sidebar import current_scenario, show_scenario
 from pages._ui import plain_text, show_table, show_title
@@ -68,6 +68,13 @@ def show_unserved(result: Answer) -> None:
     """A page about serving where nothing serves: why not, and what would."""
     show_title(headline(result), question=question(result.inputs))
     draw_nearest(result)
+
+
+def show_unheld(result: Answer) -> None:
+    """Pages that time an idea on the scenario's replica, where the GPUs cannot hold one: what they show is a thought."""
+    if result.verdict.wall in (Wall.WEIGHT_MEMORY, Wall.KV_MEMORY):
+        reason = result.verdict.reason.rstrip(".")
+        st.warning(plain_text(f"{reason}. What follows leaves that aside."), icon=":material/block:")
 
 
 def draw_apply(changes: Sequence[Change], *, key: str) -> None:

@@ -9,6 +9,7 @@ from calc.paging_story import BLOCK_SIZE
 from calc.result import Answer
 from calc.textbook import sequences_paged, sequences_reserved
 from pages._inputs import current_answer
+from pages._levers import show_unheld
 from pages._paging_parts import SAMPLES_ASKED, draw_pools
 from pages._ui import (
     predict_first,
@@ -33,6 +34,7 @@ def main() -> None:
         f"The scenario's cache of {fmt.count(values['tokens'])} tokens, requests that end with {fmt.count(values['sequence_tokens'])}."
         + _slots(result, paged),
     )
+    show_unheld(result)
     _predict(round(result.inputs.scenario.input_tokens))
     draw_pools()
     show_maths(("sequences_reserved", "sequences_paged", "largest_paged_waste"), values, key="paged-maths")

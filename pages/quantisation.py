@@ -14,6 +14,7 @@ from calc.result import Answer
 from calc.scenario import Scenario
 from calc.sized import answer_on
 from pages._inputs import BY_VALUE, TTL, answer_for, inputs_for
+from pages._levers import show_unheld
 from pages._quantisation_figures import speed_figure, speed_finding
 from pages._quantisation_parts import data_rows, draw_errors, draw_not_run, draw_smoothing, speed_rows
 from pages._sidebar import current_scenario
@@ -72,6 +73,7 @@ def _draw_speed(scenario: Scenario, found: SpeedStudy) -> None:
             + (", as the textbook knows no formats." if found.fidelity != scenario.fidelity else ".")
         ),
     )
+    show_unheld(result)
     _predict(found)
     show_metrics(_metrics(found))
     batch = result.decode.batch if result.decode else None

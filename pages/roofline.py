@@ -8,6 +8,7 @@ from calc import format as fmt
 from calc.roofline_points import Roofline, roofline_of, worked_intensity, worked_ridge
 from calc.scenario import Scenario
 from pages._inputs import BY_VALUE, TTL, answer_for
+from pages._levers import show_unheld
 from pages._roofline_details import CHART, choose_clicked, draw_details, worked_passes
 from pages._roofline_figure import (
     reached_roofs,
@@ -47,6 +48,7 @@ def main() -> None:
             "datasheet rates, nothing else takes time."
         ),
     )
+    show_unheld(found.result)
     one = found.decode_trail[0]
     predict_first(
         key="roofline",

@@ -14,6 +14,7 @@ from calc.worked import Worked
 from calc.worked_measured import worked_schedule
 from calc.worked_run import worked_pass
 from pages._inputs import current_answer
+from pages._levers import show_unheld
 from pages._schedule_parts import Asked, draw_controls, draw_steps, schedules_of, table_rows
 from pages._ui import predict_first, show_data, show_ignored, show_title, show_worked_maths
 
@@ -27,6 +28,7 @@ def main() -> None:
     schedules = schedules_of(asked)
     with title:
         show_title(headline(asked, schedules), _assumptions(asked))
+        show_unheld(current_answer())
     _predict(schedules)
     draw_steps(asked, schedules)
     st.dataframe(table_rows(schedules), hide_index=True, key="sched-table")

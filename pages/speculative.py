@@ -9,6 +9,8 @@ import streamlit as st
 from calc import format as fmt
 from calc.speculation_curves import BATCHES, DraftCurve, Sampled, draft_curve
 from calc.worked import Worked
+from pages._inputs import current_answer
+from pages._levers import show_unheld
 from pages._speculative_figure import draft_figure, draft_finding, gain_figure, gain_finding
 from pages._speculative_parts import (
     Asked,
@@ -44,6 +46,7 @@ def main() -> None:
         show_title(
             _headline(curve, by_batch, asked), "Acceptance is the chance that a drafted token is kept."
         )
+        show_unheld(current_answer())
     _predict(asked.acceptance)
     show_metrics(_metrics(curve, by_batch, at_batch, asked))
     sampled = draw_sampled(asked)

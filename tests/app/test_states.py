@@ -16,6 +16,20 @@ def test_a_model_that_fits_nowhere_is_answered_with_the_nearest_changes(open_pag
     assert any(button.key.startswith("nearest-") for button in app.button)
 
 
+IDEAS = ["paged_kv.py", "scheduler.py", "speculative.py", "roofline.py", "quantisation.py"]
+
+
+@pytest.mark.parametrize("file", IDEAS)
+def test_an_idea_timed_on_cards_that_cannot_hold_the_model_says_so(open_page, file):
+    app = open_page(file, **TOO_LARGE)
+    assert any(text_of(one).startswith("382 GiB of weights alone do not fit") for one in app.warning)
+
+
+@pytest.mark.parametrize("tpot_ms", ["50", "0.1"])
+def test_a_model_that_fits_is_not_said_to_be_too_large(open_page, tpot_ms):
+    assert not open_page("roofline.py", tpot_ms=tpot_ms).warning
+
+
 def test_compare_says_which_card_cannot_hold_the_model(open_page):
     title = titles(open_page("compare.py", **TOO_LARGE))[0]
     assert title.endswith("GeForce RTX 3060 12GB cannot hold the model.")
