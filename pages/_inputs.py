@@ -19,12 +19,18 @@ from calc.worked import Worked
 from calc.worked_answer import worked_metrics
 from pages._sidebar import current_scenario
 from presets.resolve import resolve, subject
+from presets.sources import written
 
 TTL = "1h"
 SHORTLIST = 8  # accelerators that are answered at a slower fidelity than the textbook's
 
 
-BY_VALUE = {Scenario: repr}
+def _by_value(scenario: Scenario) -> str:
+    """A scenario's text, and when a model of this machine was written: a config.json that was edited is read anew."""
+    return repr(scenario) + ("" if scenario.config_text else written(scenario.model))
+
+
+BY_VALUE = {Scenario: _by_value}
 """How the caches tell scenarios apart: their text, many times quicker than a hash of every field."""
 
 

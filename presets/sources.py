@@ -100,6 +100,29 @@ def read(
     return _hub(reference, token)
 
 
+def written(source: str) -> str:
+    """What tells apart two states of the files that a model is read from here; empty where it is from elsewhere or unread."""
+    try:
+        text = cleaned(source)
+        if not may_read_paths() or models.find(text) is not None:
+            return ""
+        if not (looks_like_path(text) or _is_model_folder(text)):
+            return ""
+        path = _path(text)
+    except InputError:  # names no model: whoever reads it says so
+        return ""
+    folder = path if path.is_dir() else path.parent
+    return repr([_stamp(file) for file in (path, folder / CONFIG_FILE, folder / QUANTIZATION_FILE)])
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
 def read_config_text(text: str | bytes, *, name: str = PASTED) -> ModelSource:
     """The model of a pasted or uploaded config.json; `name` is what the model is called in the answer."""
     config = parse_config(text, name=name)

@@ -1,10 +1,21 @@
 """Where nothing serves, nothing arrives or a target is out of reach, pages say so and show the way out."""
 
+import json
+import os
+
 import pytest
 from reading import text_of, titles
 
+from calc.scenario import Scenario
+from pages._inputs import answer_for
+
 pytestmark = pytest.mark.app
 
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008,
+    "num_attention_heads": 32, "num_key_value_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000,
+    "max_position_embeddings": 4096, "torch_dtype": "bfloat16",
+}  # fmt: skip
 TOO_LARGE = {"model": "meta-llama/Llama-3.1-405B-Instruct-FP8", "gpu": "rtx-3060-12gb"}
 
 
@@ -48,3 +59,13 @@ def test_without_traffic_nothing_is_simulated_and_nothing_is_priced(open_page):
     assert app.button(key="sim-run").disabled
     cost = next(one for one in open_page(rate="0").metric if one.label == "$ per million out")
     assert cost.value == "no output"
+
+
+def test_a_config_that_was_edited_under_its_name_is_read_anew(tmp_path):
+    path = tmp_path / "config.json"
+    scenario = Scenario(model=str(path))
+    for layers, kib_per_token in ((32, 512), (64, 1024)):  # 32: Llama 2 7B
+        path.write_text(json.dumps(LLAMA | {"num_hidden_layers": layers}))
+        os.utime(path, (layers, layers))  # whatever the file system's clock resolves
+        assert answer_for(scenario).memory.kv_bytes_per_token == kib_per_token * 1024
+        assert answer_for(scenario) is answer_for(scenario)
