@@ -114,7 +114,7 @@ def _headline(curve: BatchCurve) -> str:
     why = "memory ends it" if curve.ended_by is Limit.KV_MEMORY else f"the {BINDING[curve.ended_by]} ends it"
     return (
         f"Batch {fmt.count(curve.at)} is where {why}: {fmt.plain(curve.at_tokens_per_s.best, 'tokens/s')} "
-        f"at {fmt.seconds(curve.at_step_s)} per token."
+        f"at {fmt.seconds(curve.at_step_s)} a decode step."
     )
 
 

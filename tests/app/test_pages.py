@@ -62,7 +62,7 @@ def test_every_page_opens_on_a_finding(open_page, entry):
     ("file", "finding"),
     [
         ("model.py", "13 billion parameters, 800 KiB of KV per token"),
-        ("batch_size.py", "Batch 79 is where memory ends it: 2,390 tokens/s at 33.1 ms per token."),
+        ("batch_size.py", "Batch 79 is where memory ends it: 2,390 tokens/s at 33.1 ms a decode step."),
         ("queueing.py", "At 80% load the mean is 5 times the service time; at 95%, 20."),
     ],
 )
