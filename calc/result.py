@@ -160,7 +160,14 @@ def _limit(sequences: SequencesStep, fleet: FleetStep) -> str:
     binds = "binds" if fleet.replicas > 1 or fleet.active > SPARE * sequences.batch else "would bind first"
     in_flight = fmt.count(fleet.active)
     active = "fewer than one is" if fleet.active < 1 else f"{in_flight} {'is' if in_flight == '1' else 'are'}"
-    return f"{LIMITS[sequences.binding]} {binds}: {where}, {active} active at peak."
+    return f"{LIMITS[sequences.binding]} {binds}: {where}, {active} active at peak.{_work(fleet, number)}"
+
+
+def _work(fleet: FleetStep, number: float) -> str:
+    """Why there are several replicas where one would hold all sequences in flight; empty where it would not."""
+    if fleet.replicas - fleet.prefill_replicas < 2 or fleet.active > number:
+        return ""
+    return f" Prompts and answers keep {fmt.plain(fleet.busy, 'replicas')} busy; the rest is headroom."
 
 
 def evidence(result: Answer) -> Provenance:

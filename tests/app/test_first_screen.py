@@ -42,6 +42,18 @@ def test_the_question_says_traffic_and_targets(change, words):
     assert words in question(resolve(replace(Scenario(), **change)))
 
 
+def test_the_answer_says_when_work_and_not_room_asks_for_more_replicas():
+    long_prompts = replace(Scenario(), model="Qwen/Qwen3-30B-A3B", gpu="h100-sxm5-80gb")
+    long_prompts = replace(long_prompts, rate_per_s=12.0, input_tokens=3000, output_tokens=300)
+    result = answer(resolve(long_prompts))
+    assert result.fleet.active < result.sequences.batch  # one replica has room for all
+    assert result.fleet.replicas == 2
+    assert headline(result).endswith(f"keep {result.fleet.busy:.3g} replicas busy; the rest is headroom.")
+    crowded = answer(resolve(replace(Scenario(), rate_per_s=100.0)))
+    assert crowded.fleet.active > crowded.sequences.batch
+    assert headline(crowded).endswith("active at peak.")
+
+
 def test_the_memory_bar_marks_what_binds_before_memory_does():
     result = answer(resolve(Scenario()))
     assert result.sequences.binding == "tpot"
