@@ -18,16 +18,15 @@ from calc.scenario import Scenario
 from calc.worked import Worked
 from calc.worked_answer import worked_metrics
 from pages._sidebar import current_scenario
-from presets.resolve import resolve, subject
-from presets.sources import written
+from presets.resolve import files_written, resolve, subject
 
 TTL = "1h"
 SHORTLIST = 8  # accelerators that are answered at a slower fidelity than the textbook's
 
 
 def _by_value(scenario: Scenario) -> str:
-    """A scenario's text, and when a model of this machine was written: a config.json that was edited is read anew."""
-    return repr(scenario) + ("" if scenario.config_text else written(scenario.model))
+    """A scenario's text, and when files of this machine that it names were written: what was replaced is read anew."""
+    return repr(scenario) + files_written(scenario)
 
 
 BY_VALUE = {Scenario: _by_value}

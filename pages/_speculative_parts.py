@@ -20,7 +20,7 @@ from calc.speculation_curves import (
     speedup_by_length,
     worked_drafts,
 )
-from pages._inputs import answer_for, current_answer
+from pages._inputs import BY_VALUE, TTL, answer_for, current_answer
 from pages._sidebar import current_scenario
 from pages._ui import folded, show_error, show_formulas, show_worked
 
@@ -137,7 +137,7 @@ def draw_sampled(asked: Asked) -> tuple[Sampled, ...]:
     return sampled
 
 
-@st.cache_data(max_entries=32, ttl="1h", show_spinner="Simulating")
+@st.cache_data(max_entries=32, ttl=TTL, show_spinner="Simulating", hash_funcs=BY_VALUE | {Asked: repr})
 def _served(scenario: Scenario, asked: Asked) -> tuple[float, ...]:
     return simulated_speedups(
         answer_for(scenario),

@@ -12,6 +12,7 @@ from pages._probe_job import ERROR_KEY, JOB_KEY
 from pages._sidebar import current_scenario
 from pages._ui import plain_text, show_data
 from presets.deployment import may_probe
+from presets.written import written
 from probes import jobs, store
 from probes.store import Run
 from probes.whole_path_line import WHOLE_PATH, WholePathLine
@@ -43,7 +44,7 @@ def draw_whole_path(runs: Sequence[Run]) -> None:
             "simulator predict from this device's own rates. Nothing is shown before it has been measured."
         )
     else:
-        lines = _lines(run["id"])
+        lines = _lines(run["id"], written(store.path_of(run["id"])))
         st.markdown(plain_text(finding(lines)))
         _draw_tables(run, lines)
     if may_probe() and jobs.current() is None:
@@ -67,7 +68,8 @@ def _start() -> None:
 
 
 @st.cache_data(show_spinner="Predicting from the measured rates", max_entries=8)
-def _lines(run_id: str) -> list[WholePathLine]:
+def _lines(run_id: str, when: str) -> list[WholePathLine]:  # noqa: ARG001  part of what is kept by
+    """Of a run as it was written then: another may be imported under its id."""
     return store.whole_path(store.load(run_id))
 
 

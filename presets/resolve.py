@@ -28,6 +28,12 @@ def subject(scenario: Scenario) -> Scenario:
     return Scenario(**{name: getattr(scenario, name) for name in READS})
 
 
+def files_written(scenario: Scenario) -> str:
+    """What tells apart two states of the files of this machine that a scenario names: its model, its measured profile."""
+    model = "" if scenario.config_text else sources.model_written(scenario.model)
+    return model + profiles.profile_written(scenario.profile)
+
+
 def resolve(scenario: Scenario, *, token: str | None = None) -> Inputs:
     """Everything that the scenario names, read: model, accelerator, price, and the catalogue to look for alternatives in.
 

@@ -29,6 +29,7 @@ from presets.config_text import (
 )
 from presets.deployment import may_read_paths
 from presets.model_ids import HubReference, cleaned, looks_like_path, nearest, parse_reference
+from presets.written import written
 
 PASTED = "pasted config"
 DISAGREEMENT = 0.01  # stored bytes of checkpoint and config further apart than this share are worth a warning
@@ -100,7 +101,7 @@ def read(
     return _hub(reference, token)
 
 
-def written(source: str) -> str:
+def model_written(source: str) -> str:
     """What tells apart two states of the files that a model is read from here; empty where it is from elsewhere or unread."""
     try:
         text = cleaned(source)
@@ -112,15 +113,7 @@ def written(source: str) -> str:
     except InputError:  # names no model: whoever reads it says so
         return ""
     folder = path if path.is_dir() else path.parent
-    return repr([_stamp(file) for file in (path, folder / CONFIG_FILE, folder / QUANTIZATION_FILE)])
-
-
-def _stamp(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
+    return written(path, folder / CONFIG_FILE, folder / QUANTIZATION_FILE)
 
 
 def read_config_text(text: str | bytes, *, name: str = PASTED) -> ModelSource:

@@ -31,7 +31,8 @@ from calc.profile import (
     profile_from_json,
 )
 from presets import accelerators
-from presets.profiles.calibrated import data_folder, is_calibration, with_calibration
+from presets.profiles.calibrated import calibration_path, data_folder, is_calibration, with_calibration
+from presets.written import written
 
 FOLDER: Final = Path(__file__).parent
 LARGEST_BYTES: Final = 16_000_000  # a profile with its run, which has 8 MB at most
@@ -213,14 +214,24 @@ def with_stored_run(fitted: Profile, accelerator: Accelerator, run_id: str, *, m
     if is_calibration(run_id):
         return with_calibration(fitted, run_id, accelerator_id=accelerator.id, model_id=model_id)
     path = stored_run(run_id)
-    device = _stored_device(path, path.stat().st_mtime_ns)
+    device = _stored_device(path, written(path))
     return replace(fitted, device=device) if accelerator.id in device.accelerators else fitted
 
 
 @lru_cache(maxsize=32)
-def _stored_device(path: Path, _written: int) -> DeviceProfile:
+def _stored_device(path: Path, _written: str) -> DeviceProfile:
     """The device of a stored run's profile, read once for each time that it was written."""
     return device_from_json(_content(path).get("device"))
+
+
+def profile_written(profile_id: str) -> str:
+    """What tells apart two states of a stored run's or calibration's file; empty for an id that names none."""
+    if not profile_id:
+        return ""
+    try:
+        return written(calibration_path(profile_id) if is_calibration(profile_id) else stored_run(profile_id))
+    except InputError:  # whoever reads it says so
+        return ""
 
 
 def stored_run(run_id: str) -> Path:

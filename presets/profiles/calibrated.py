@@ -39,7 +39,7 @@ def save_calibration(profile: Profile, *, accelerator_id: str, model_id: str) ->
     words = re.sub(r"[^a-z0-9]+", "-", model_id.lower()).strip("-")[:40] or "model"
     profile_id = f"{PREFIX}{words}-{uuid.uuid4().hex[:6]}"
     content = {"accelerator": accelerator_id, "model": model_id, "profile": profile.as_json()}
-    target = _path(profile_id)
+    target = calibration_path(profile_id)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_parts(target.parent)
@@ -71,14 +71,15 @@ def with_calibration(fitted: Profile, profile_id: str, *, accelerator_id: str, m
     )
 
 
-def _path(profile_id: str) -> Path:
+def calibration_path(profile_id: str) -> Path:
+    """Where a calibration lies, or would; raises InputError for what is no id of one (a path, for instance)."""
     if not ID.fullmatch(profile_id):
         raise InputError("profile", profile_id, "it must be the id of a calibrated endpoint")
     return data_folder() / "endpoints" / "profiles" / f"{profile_id}.json"
 
 
 def _read(profile_id: str) -> dict[str, Any]:
-    path = _path(profile_id)
+    path = calibration_path(profile_id)
     try:
         content = parse_json(path.read_text(encoding="utf-8"), finite=True)
     except (OSError, *NOT_JSON):

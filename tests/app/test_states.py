@@ -4,10 +4,13 @@ import json
 import os
 
 import pytest
+from published_run import a100
 from reading import text_of, titles
 
+from calc.errors import InputError
 from calc.scenario import Scenario
 from pages._inputs import answer_for
+from probes import store
 
 pytestmark = pytest.mark.app
 
@@ -69,3 +72,20 @@ def test_a_config_that_was_edited_under_its_name_is_read_anew(tmp_path):
         os.utime(path, (layers, layers))  # whatever the file system's clock resolves
         assert answer_for(scenario).memory.kv_bytes_per_token == kib_per_token * 1024
         assert answer_for(scenario) is answer_for(scenario)
+
+
+def test_a_run_that_was_imported_again_under_its_id_is_read_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("RIDGEBEAM_DATA_DIR", str(tmp_path))
+    scenario = Scenario(profile=a100()["id"], tp=1)
+    prefill_s = []
+    for rate in (
+        270e12,
+        135e12,
+    ):  # matrix products at half the rate take twice as long, and they are most of a prompt
+        store.import_run(json.dumps(a100(rate=rate)))
+        prefill_s.append(answer_for(scenario).prefill.prefill_s.best)
+        assert answer_for(scenario) is answer_for(scenario)
+        store.delete(scenario.profile)
+        with pytest.raises(InputError, match="no such measured run"):
+            answer_for(scenario)
+    assert prefill_s[1] > 1.5 * prefill_s[0]
