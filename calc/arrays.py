@@ -6,6 +6,8 @@ same kind. Bad values are refused by their name, with the first one that was fou
 
 from __future__ import annotations
 
+from bisect import bisect
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,6 +74,11 @@ def scalar(value: Numbers) -> Numbers:
 def first(value: Numbers) -> float:
     """The first candidate of an array, such as one that holds a single one; a number as it is."""
     return float(np.ravel(np.asarray(value))[0])
+
+
+def largest_count(holds: Callable[[int], bool], *, up_to: int) -> int:
+    """The largest whole number from 1 to `up_to` for which `holds`, which fails for all above it; 0 where it never does."""
+    return bisect(range(1, up_to + 1), False, key=lambda count: not holds(count))
 
 
 def _snapped(array: Any, rounding: Any) -> Any:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from calc.arrays import largest_count
 from calc.errors import InputError
 
 
@@ -266,14 +267,11 @@ def longest_length(
     groups: CacheGroups, block_bytes: int, available_bytes: float, limits: StepLimits, *, up_to: int
 ) -> int:
     """Most tokens of one sequence that fit in `available_bytes`, at most `up_to`; 0 when not even one fits."""
-    low, high = 0, up_to
-    while low < high:
-        middle = (low + high + 1) // 2
-        if block_bytes * blocks_per_request(groups, middle, limits) <= available_bytes:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+
+    def fits(tokens: int) -> bool:
+        return block_bytes * blocks_per_request(groups, tokens, limits) <= available_bytes
+
+    return largest_count(fits, up_to=up_to)
 
 
 class PrintedTokens(StrEnum):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from calc.accelerator import Accelerator
+from calc.arrays import largest_count
 from calc.engine import Engine
 from calc.layout import Layout
 from calc.memory.engines.estimates import device_total, fitted, logical_bytes_per_token, rest_of
@@ -308,16 +309,12 @@ def longest_context(
 ) -> int:
     """Most tokens of context whose caches fit in `available_bytes`, at most the one asked for."""
     blocks = shape.stage_blocks(shape.n_layers - start.gpu_layers, shape.n_layers)
-    low, high = 0, start.context
-    while low < high:
-        middle = (low + high + 1) // 2
-        shorter = replace(start, context=middle)
-        needed = cache_bytes_of(blocks, shorter, cells_of(shorter, settings), settings).total
-        if needed <= available_bytes:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+
+    def held(context: int) -> bool:
+        shorter = replace(start, context=context)
+        return cache_bytes_of(blocks, shorter, cells_of(shorter, settings), settings).total <= available_bytes
+
+    return largest_count(held, up_to=start.context)
 
 
 def most_slots(spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings) -> int:
@@ -330,27 +327,20 @@ def most_slots(spec: ModelSpec, accelerator: Accelerator, layout: Layout, settin
     if settings.gpu_layers is None and settings.engine is Engine.OLLAMA:
         alone = replace(settings, max_seqs=1)
         settings = replace(settings, gpu_layers=fitting_layers(spec, accelerator, layout, alone))
-    low, high = 0, MOST_SLOTS
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(llama_cpp_memory(spec, accelerator, layout, replace(settings, max_seqs=middle))):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+
+    def starts(slots: int) -> bool:
+        return fits(llama_cpp_memory(spec, accelerator, layout, replace(settings, max_seqs=slots)))
+
+    return largest_count(starts, up_to=MOST_SLOTS)
 
 
 def fitting_layers(
     spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
 ) -> int:
     """Most layers that fit on the GPU with their caches; what Ollama decides before it starts the server."""
-    low, high = 0, shape_of(spec).n_layers
-    if fits(llama_cpp_memory(spec, accelerator, layout, replace(settings, gpu_layers=high))):
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(llama_cpp_memory(spec, accelerator, layout, replace(settings, gpu_layers=middle))):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+
+    def starts(gpu_layers: int) -> bool:
+        return fits(llama_cpp_memory(spec, accelerator, layout, replace(settings, gpu_layers=gpu_layers)))
+
+    layers = shape_of(spec).n_layers
+    return layers if starts(layers) else largest_count(starts, up_to=layers)
