@@ -38,7 +38,6 @@ from calc.units import DAY_S
 REQUESTS_PER_REPLICA = 600
 FEWEST_REQUESTS = 4_000
 MOST_REQUESTS = 30_000
-"""A job without a target for single requests is promised within the day: what counts is that the queue does not grow."""
 MOST_EXTRA_REPLICAS = 4  # times the planned number; past that the plan is wrong, not small
 RATE_PRECISION = 0.04
 FAMILIES = {
@@ -273,7 +272,7 @@ def _more(replicas: int) -> tuple[int, ...]:
 
 
 def _targets(result: Answer) -> Slo:
-    """The scenario's targets; without any the promise is that the work is done within a day, and no queue grows."""
+    """The scenario's targets; without any the promise is that the work is done within the day: that no queue grows."""
     slo = result.inputs.scenario.slo
     if not result.fleet or result.fleet.rate_per_s <= 0:
         raise InputError("rate", 0, "there is nothing to prove without traffic")

@@ -17,9 +17,8 @@ from calc.workload import MAX_TOKENS, Lengths, LengthShape, Workload
 
 PREFIX_BLOCK = 16  # tokens: shared prompts are cut to whole blocks of this size
 MAX_REQUESTS = 50_000_000
-MAX_SHARED_BLOCKS = (
-    40_000_000  # of all prompts together: 0.3 GB of ids, and three times that while they are numbered
-)
+# Of all prompts together: 0.3 GB of ids, and three times that while they are numbered.
+MAX_SHARED_BLOCKS = 40_000_000
 
 # ---- arrivals
 
