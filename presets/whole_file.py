@@ -44,10 +44,9 @@ def write_whole(target: Path, text: Iterable[str]) -> None:
         if target.exists():
             shutil.copymode(target, part)
         part.replace(target)
-    except BaseException:  # an interruption too
+    finally:  # it is no longer there once it has taken the target's place
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        raise
 
 
 def remove_parts(folder: Path) -> None:
