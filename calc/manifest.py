@@ -33,6 +33,7 @@ HEALTH = {Engine.OLLAMA: "/api/version"}  # the others answer at /health
 RESOURCES = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Intel": "gpu.intel.com/xe"}
 """What the vendors' device plugins call one device."""
 CACHE_PATH = "/root/.cache/huggingface"
+"""Where Hugging Face's library keeps what it downloads when root runs it, as in these images (vLLM's documentation, Using Docker)."""
 PROBE_PERIOD_S = 10
 START_MARGIN = 3.0  # times the expected start before Kubernetes gives a pod up
 LONGEST_NAME = 40  # of the 63 characters of a label, with room for suffixes
