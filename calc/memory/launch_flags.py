@@ -74,6 +74,11 @@ def _more_than_one(value: int) -> int | None:
     return value if value > 1 else None
 
 
+def _sequences_per_rank(layout: Layout, settings: EngineSettings) -> int | None:
+    """The replica's most sequences at once, for an engine whose flag counts those of one attention rank."""
+    return None if settings.max_seqs is None else max(1, settings.max_seqs // layout.attention_ranks)
+
+
 def _host_cache(settings: EngineSettings, unit: float, *, gpus: int = 1) -> int | None:
     """Host memory for text that returns, behind so many GPUs, in whole units; an engine's unit is its own."""
     room = settings.host_cache_bytes_per_gpu
@@ -99,7 +104,7 @@ def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str,
         ("--gpu-memory-utilization", settings.memory_utilization),
         ("--max-model-len", settings.max_model_len),
         ("--max-num-batched-tokens", budget),
-        ("--max-num-seqs", settings.max_seqs),
+        ("--max-num-seqs", _sequences_per_rank(layout, settings)),
         ("--block-size", settings.block_size),
         ("--kv-cache-dtype", cache_name(Engine.VLLM, settings.kv_dtype)),
         ("--quantization", settings.quantization if settings.quantization == "fp8" else None),
@@ -126,6 +131,11 @@ def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str,
 
 
 def _sglang(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
+    """Its most running requests are those of all attention ranks: it divides them by `--dp-size`, so each needs one.
+
+    Source: `_resolve_max_num_reqs` of SGLang 0.5's model runner.
+    """
+    running = None if settings.max_seqs is None else max(settings.max_seqs, layout.attention_ranks)
     pairs: Pairs = [
         ("--model-path", model_id),
         ("--tp-size", _more_than_one(layout.tp)),
@@ -135,7 +145,7 @@ def _sglang(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[st
         ("--mem-fraction-static", settings.memory_utilization),
         ("--context-length", settings.max_model_len),
         ("--chunked-prefill-size", -1 if settings.chunked_prefill is False else settings.max_batched_tokens),
-        ("--max-running-requests", settings.max_seqs),
+        ("--max-running-requests", running),
         ("--page-size", settings.block_size),
         ("--kv-cache-dtype", cache_name(Engine.SGLANG, settings.kv_dtype)),
         ("--quantization", settings.quantization if settings.quantization == "fp8" else None),
@@ -166,7 +176,7 @@ def _tensorrt_llm(model_id: str, layout: Layout, settings: EngineSettings) -> tu
         ("--kv_cache_free_gpu_memory_fraction", settings.memory_utilization),
         ("--max_seq_len", settings.max_model_len),
         ("--max_num_tokens", settings.max_batched_tokens),
-        ("--max_batch_size", settings.max_seqs),
+        ("--max_batch_size", _sequences_per_rank(layout, settings)),
         ("--extra_llm_api_options", TENSORRT_OPTIONS_FILE if tensorrt_options(layout, settings) else None),
     ]
     return _words(["trtllm-serve", model_id], pairs, [])

@@ -103,6 +103,22 @@ def test_data_parallel_attention_is_spelled_as_each_engine_does():
     )
 
 
+@pytest.mark.parametrize(
+    ("engine", "flag", "most", "said"),
+    [
+        (Engine.VLLM, "--max-num-seqs", 265, 33),  # each rank is an engine core with the whole flag
+        (Engine.TENSORRT_LLM, "--max_batch_size", 265, 33),
+        (Engine.SGLANG, "--max-running-requests", 265, 265),  # SGLang divides the flag by dp_size itself
+        (Engine.VLLM, "--max-num-seqs", 3, 1),
+        (Engine.SGLANG, "--max-running-requests", 3, 8),  # 3 // 8 would leave no request on any rank
+    ],
+)
+def test_the_limit_of_sequences_is_of_one_rank_or_of_all_as_each_engine_counts(engine, flag, most, said):
+    layout = Layout(tp=8, attention_dp=8, ep=8)
+    words = launch_flags("m", layout, EngineSettings(engine=engine, max_seqs=most))
+    assert words[words.index(flag) + 1] == str(said)
+
+
 def test_pools_and_host_memory_are_spelled_as_each_engine_does():
     """vLLM: GiB of all ranks together, and a producer and a consumer of caches; SGLang: GB of each rank; llama.cpp: MiB."""
     room = EngineSettings(host_cache_bytes_per_gpu=64 * 2**30, role="decode")
