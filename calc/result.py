@@ -167,7 +167,7 @@ def _work(fleet: FleetStep, number: float) -> str:
     """Why there are several replicas where one would hold all sequences in flight; empty where it would not."""
     if fleet.replicas - fleet.prefill_replicas < 2 or fleet.active > number:
         return ""
-    return f" Prompts and answers keep {fmt.plain(fleet.busy, 'replicas')} busy; the rest is headroom."
+    return f" Prompts and answers keep {fmt.significant(fleet.busy)} of {fmt.plural(fleet.replicas, 'replica')} busy."
 
 
 def evidence(result: Answer) -> Provenance:

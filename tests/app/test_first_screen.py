@@ -48,7 +48,7 @@ def test_the_answer_says_when_work_and_not_room_asks_for_more_replicas():
     result = answer(resolve(long_prompts))
     assert result.fleet.active < result.sequences.batch  # one replica has room for all
     assert result.fleet.replicas == 2
-    assert headline(result).endswith(f"keep {result.fleet.busy:.3g} replicas busy; the rest is headroom.")
+    assert headline(result).endswith(f"keep {result.fleet.busy:.3g} of 2 replicas busy.")
     crowded = answer(resolve(replace(Scenario(), rate_per_s=100.0)))
     assert crowded.fleet.active > crowded.sequences.batch
     assert headline(crowded).endswith("active at peak.")
