@@ -124,7 +124,7 @@ def to_query(scenario: Scenario) -> dict[str, str]:
 def from_query(query: Mapping[str, str]) -> tuple[Scenario, tuple[str, ...]]:
     """The scenario that a link describes, and a sentence for every parameter that could not be used.
 
-    Parameters that do not belong to the scenario are ignored: pages have their own.
+    Parameters that do not belong to the scenario are passed over: pages have their own, and say which are nobody's.
     """
     scenario = Scenario()
     problems: list[str] = []

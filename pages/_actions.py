@@ -13,9 +13,10 @@ from calc.errors import RidgebeamError
 from calc.scenario import Scenario
 from calc.scenario_text import URL_PARAMETERS, from_json, to_json, to_query
 from pages._answer_metrics import answer_metrics
+from pages._control_values import PASTED_PARAMETER
 from pages._inputs import answer_for
 from pages._report import report
-from pages._sidebar import PASTED_PARAMETER, current_scenario, show_scenario
+from pages._sidebar import current_scenario, show_scenario
 from pages._ui import plain_text, show_error
 from presets.scenarios import READY, ReadyScenario
 

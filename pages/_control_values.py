@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,11 +10,14 @@ from typing import Any
 
 from calc.errors import InputError, shown
 from calc.scenario import Scenario
-from calc.scenario_text import URL_UNITS, parse_value
+from calc.scenario_text import URL_PARAMETERS, URL_UNITS, VERSION_PARAMETER, parse_value
 from pages._controls import CONTROLS, Control, Kind
+from pages._registry import PAGES
 
 _GROUPED = re.compile(r"[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 
+PASTED_PARAMETER = "pasted"  # in a link: its scenario had a pasted config that the link could not carry
+MOST_NAMED = 5  # of the names in a link that mean nothing
 CONFIG_KEY = "config_text"
 GPU_JSON_KEY = "gpu_json"
 DEFAULT = Scenario()
@@ -94,3 +98,21 @@ def only_offered(opened: tuple[Scenario, tuple[str, ...]]) -> tuple[Scenario, tu
             )
             scenario = replace(scenario, **{control.field: getattr(DEFAULT, control.field)})
     return scenario, problems
+
+
+def unknown_names(query: Mapping[str, str]) -> tuple[str, ...]:
+    """A sentence for each of the first names in a link that are nobody's, with the one that it may have meant."""
+    own = tuple(name for page in PAGES for name in page.parameters)
+    known = {*URL_PARAMETERS, VERSION_PARAMETER, PASTED_PARAMETER}
+    unknown = [name for name in query if name not in known and not name.startswith(own)]
+    return tuple(
+        f"The link's {shown(name)} was left out: nothing here has that name{_meant(name.lower())}"
+        for name in unknown[:MOST_NAMED]
+    )
+
+
+def _meant(name: str) -> str:
+    """The parameter of the field that is called so, or begins so; else one that is spelt nearly so."""
+    fields = [one for one, field in URL_PARAMETERS.items() if name and field.startswith(name)]
+    nearest = [*fields, *difflib.get_close_matches(name, URL_PARAMETERS, n=1)]
+    return f"; did you mean {nearest[0]!r}?" if nearest else "."

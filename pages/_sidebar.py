@@ -20,8 +20,10 @@ from pages._control_values import (
     CONFIG_KEY,
     DEFAULT,
     GPU_JSON_KEY,
+    PASTED_PARAMETER,
     only_offered,
     read_controls,
+    unknown_names,
     widget_value,
 )
 from pages._controls import Control, Kind
@@ -32,7 +34,6 @@ from pages._ui import folded
 SCENARIO_KEY = "_scenario"
 PROBLEMS_KEY = "_link_problems"
 PAGE_KEY = "_page"
-PASTED_PARAMETER = "pasted"  # in a link: its scenario had a pasted config that the link could not carry
 UPLOAD_KEY = "config_upload"
 MAX_UPLOAD_MB = 5
 NUMBER_OR_NONE = (r"^\s*([0-9.,eE+-]*|none)\s*$", "A number, or empty for none.")
@@ -79,7 +80,9 @@ def draw_sidebar(page: str) -> None:
     """
     st.sidebar.subheader("Model")  # at once: the page makes room for the sidebar with its first words
     if PROBLEMS_KEY not in st.session_state:
-        st.session_state[PROBLEMS_KEY] = only_offered(from_query(st.query_params.to_dict()))
+        linked = st.query_params.to_dict()
+        opened, problems = only_offered(from_query(linked))
+        st.session_state[PROBLEMS_KEY] = (opened, problems + unknown_names(linked))
     else:
         _restore_what_an_interrupted_run_lost(page)
     _drop_endless_numbers()

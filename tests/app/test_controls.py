@@ -1,7 +1,9 @@
 """Every scenario can be shown in the sidebar and read back from it, and every link is one the sidebar understands."""
 
+import ast
 from collections import Counter
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,9 +19,11 @@ from pages._control_values import (
     field_value,
     only_offered,
     read_controls,
+    unknown_names,
     widget_value,
 )
 from pages._controls import CONTROLS
+from pages._registry import PAGES
 from presets.scenarios import BATCH_LESSONS, READY
 
 
@@ -114,3 +118,33 @@ def test_a_comma_that_may_be_a_decimal_one_is_refused_and_not_dropped(typed):
     """Half the world writes 0,5 for a half: taken as thousands it would be five."""
     with pytest.raises(InputError, match="a decimal point is a point"):
         read_controls(shown(Scenario()) | {"tpot_ms": typed})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("input", "in"), ("input_tokens", "in"), ("output", "out"), ("Model", "model"), ("tpot", "tpot_ms"), ("gpus", "gpu")],
+)  # fmt: skip
+def test_a_name_in_a_link_that_means_nothing_is_said_with_what_it_may_have_meant(name, meant):
+    (said,) = unknown_names({name: "3000", "rate": "7", "sim_seed": "2", "v": "1"})
+    assert repr(name) in said
+    assert said.endswith(f"did you mean {meant!r}?")
+    assert meant in URL_PARAMETERS
+
+
+def test_a_page_shows_that_a_name_in_its_link_means_nothing(open_page):
+    assert any("'input' was left out" in box.value for box in open_page("methods.py", input="3000").info)
+    assert not open_page("methods.py", topic="Memory", **{"in": "3000"}).info
+
+
+def test_every_control_that_a_page_binds_to_its_link_has_a_name_of_that_page():
+    own = tuple(name for page in PAGES for name in page.parameters)
+    bound = set()
+    for file in (Path(__file__).parents[2] / "pages").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                stated = {keyword.arg: keyword.value for keyword in node.keywords}
+                if "bind" in stated:
+                    bound.add(ast.literal_eval(stated["key"]))
+    assert bound
+    assert all(name.startswith(own) for name in bound)
+    assert not [name for name in URL_PARAMETERS if name.startswith(own)]
