@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from calc.model import ModelSpec
 from calc.provenance import Estimate
 from calc.step import StepModel
 from presets import accelerators, measurements, models, profiles
@@ -166,7 +165,7 @@ def _points() -> Iterable[Comparison]:
         model = built.get(key)
         if model is None:
             model = built[key] = _step_model(point.model, point, point.version, model_id=point.model)
-        quantity, unit, (low, best, high), measured = _predicted(point, model.spec, model)
+        quantity, unit, (low, best, high), measured = _predicted(point, model)
         yield Comparison(
             id=point.id,
             group=point.group,
@@ -187,11 +186,11 @@ def _points() -> Iterable[Comparison]:
 
 
 def _predicted(
-    point: PointMeasurement, spec: ModelSpec, model: StepModel
+    point: PointMeasurement, model: StepModel
 ) -> tuple[str, str, tuple[float, float, float], float]:
     """(quantity, unit, range, measured) of a single figure."""
     if point.metric == "most_tokens_per_s":
-        low, best, high = most_tokens_per_s(point, spec, model)
+        low, best, high = most_tokens_per_s(point, model)
         return "most tokens/s", "tokens/s", (low, best, high), point.value
     if point.group == "nim":
         served = model.serving(

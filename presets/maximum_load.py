@@ -56,14 +56,12 @@ REQUESTS: Final[Mapping[tuple[int, int], int]] = MappingProxyType(
 )
 
 
-def most_tokens_per_s(
-    point: PointMeasurement, spec: ModelSpec, model: StepModel
-) -> tuple[float, float, float]:
+def most_tokens_per_s(point: PointMeasurement, model: StepModel) -> tuple[float, float, float]:
     """Output tokens/s of all GPUs at the best batch and the best layout that the figure leaves open."""
     model = on_its_host(point, model)
     found = [
-        _at_best_batch(point, spec, model if layout == point.layout else _rebuilt(model, layout))
-        for layout in open_layouts(point, spec)
+        _at_best_batch(point, model if layout == point.layout else _rebuilt(model, layout))
+        for layout in open_layouts(point, model.spec)
     ]
     return max(found, key=lambda ends: ends[1])
 
@@ -104,7 +102,7 @@ def _rebuilt(model: StepModel, layout: Layout) -> StepModel:
     )
 
 
-def most_sequences(point: PointMeasurement, spec: ModelSpec, model: StepModel) -> float:
+def most_sequences(point: PointMeasurement, model: StepModel) -> float:
     """Sequences that the caches of one replica hold, by the engine's own memory rules; zero where the weights leave no room.
 
     TensorRT-LLM admits a request only with room for all of its tokens, the others as it grows.
@@ -118,17 +116,17 @@ def most_sequences(point: PointMeasurement, spec: ModelSpec, model: StepModel) -
         kv_dtype=model.kv_dtype,
         quantization=model.quantization,
     )
-    pool = ledger(spec, model.accelerator, layout, settings, nearest=False)
+    pool = ledger(model.spec, model.accelerator, layout, settings, nearest=False)
     if pool.kv.available_bytes <= 0:
         return 0.0
     return min(pool.kv.tokens / held_tokens * layout.attention_dp, MOST_SEQUENCES * layout.attention_dp)
 
 
-def _at_best_batch(point: PointMeasurement, spec: ModelSpec, model: StepModel) -> tuple[float, float, float]:
+def _at_best_batch(point: PointMeasurement, model: StepModel) -> tuple[float, float, float]:
     """Output tokens/s at the best batch that memory holds, replicas side by side."""
     layout = model.layout
     replicas = max(1, round(point.gpus / layout.gpus_per_replica))
-    most = most_sequences(point, spec, model)
+    most = most_sequences(point, model)
     if most < 1:
         return 0.0, 0.0, 0.0
     work = OfflineWork(input_tokens=point.prompt_tokens, output_tokens=point.output_tokens)
@@ -149,7 +147,6 @@ def _as_benchmarked(
     """(a run of trtllm-bench with the page's number of requests, sequences that its settings and the caches leave)."""
     streams = model.layout.streams
     settings = bench_settings(
-        model.spec,
         model,
         input_tokens=work.input_tokens,
         output_tokens=work.output_tokens,

@@ -38,26 +38,26 @@ class BenchSettings:
 
 
 def bench_settings(
-    spec: ModelSpec, model: StepModel, *, input_tokens: float, output_tokens: float, held: float
+    model: StepModel, *, input_tokens: float, output_tokens: float, held: float
 ) -> BenchSettings:
     """The settings for a model on its layout. Attention ranks each get as many sequences as the whole group was thought to hold.
 
     `held`: sequences of a scheduler that its cache really holds. They stand for the estimate where latents are cached: the
     rule would count 25 times their bytes, and NVIDIA's guide for such a model states the sequences (`--max_batch_size`).
     """
-    requests = guessed_requests(spec, model, tokens=input_tokens + output_tokens)
+    requests = guessed_requests(model, tokens=input_tokens + output_tokens)
     own = held if requests is None else requests / model.layout.pp
     return finetuned(own, input_tokens=input_tokens, output_tokens=output_tokens)
 
 
-def guessed_requests(spec: ModelSpec, model: StepModel, *, tokens: float) -> float | None:
+def guessed_requests(model: StepModel, *, tokens: float) -> float | None:
     """Requests of so many tokens that the benchmark thinks the caches of a replica hold; None where it counts no such cache."""
     layout = model.layout
-    per_token = _guessed_token_bytes(spec, ranks=layout.tp, kv_dtype=model.kv_dtype)
+    per_token = _guessed_token_bytes(model.spec, ranks=layout.tp, kv_dtype=model.kv_dtype)
     if per_token is None:
         return None
     total = float(model.accelerator.cuda_memory.best) * layout.tp * layout.pp
-    free = max(total - _guessed_weights(spec, model.quantization), 0.0)
+    free = max(total - _guessed_weights(model.spec, model.quantization), 0.0)
     return CACHE_SHARE * free / (per_token * tokens)
 
 

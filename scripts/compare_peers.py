@@ -229,11 +229,7 @@ def our_bytes(row, file):
         found = sequence_bytes(spec, TOKENS)
     except InputError:
         return None
-    wide = any(
-        isinstance(s, Mixer) and s.recurrent_format == "fp32"
-        for r in (spec.decoder.runs if spec.decoder else ())
-        for s in r.block.sublayers
-    )
+    wide = any(isinstance(s, Mixer) and s.recurrent_format == "fp32" for _, s in spec.decoder_sublayers())
     return found if found == truths(row)[wide] else -1
 
 

@@ -55,7 +55,7 @@ def llama_8b_on_an_h200():
 def test_the_benchmark_guesses_the_requests_that_its_documentation_prints():
     """Llama 3.1 8B in FP8, 128 tokens in and out: 8,048.16 requests (NVIDIA/TensorRT-LLM, docs/source/performance/perf-benchmarking.md)."""
     model = llama_8b_on_an_h200()
-    assert guessed_requests(model.spec, model, tokens=256.0) == pytest.approx(8048.16, rel=0.01)
+    assert guessed_requests(model, tokens=256.0) == pytest.approx(8048.16, rel=0.01)
 
 
 def test_graphs_end_at_the_most_sequences_that_a_step_takes():
@@ -105,7 +105,6 @@ def test_degrees_that_no_page_states_are_open():
 
 def test_cards_without_links_talk_as_on_nvidias_own_host():
     point = next(p for p in maxima() if p.id == "trt10-106")
-    spec = models.load(point.model)
     model = accuracy._step_model(point.model, point, point.version, model_id=point.model)
     hosted = maximum_load.on_its_host(point, model)
     usual = 1.4 * model.profile.number("collectives.factor")
@@ -114,4 +113,4 @@ def test_cards_without_links_talk_as_on_nvidias_own_host():
     nvlink = next(p for p in maxima() if p.id == "trt10-044")
     same = accuracy._step_model(nvlink.model, nvlink, nvlink.version, model_id=nvlink.model)
     assert maximum_load.on_its_host(nvlink, same) is same
-    assert maximum_load.most_sequences(point, spec, model) > 0
+    assert maximum_load.most_sequences(point, model) > 0
