@@ -17,7 +17,7 @@ from calc.errors import InputError
 from calc.executor import Executor
 from calc.simulation.cluster import Cluster
 from calc.simulation.requests import RequestTable
-from calc.simulation.results import SimulationResult, Spread
+from calc.simulation.results import Quantiles, SimulationResult
 from calc.simulation.rules import EngineRules
 from calc.simulation.run import simulate
 from calc.simulation.step_table import StepTable
@@ -80,7 +80,7 @@ def summary(result: SimulationResult, slo: Slo) -> dict[str, Any]:
         "longest_gap_s": result.longest_gap_s,
         "preemptions": result.preemptions,
         "steps": result.steps,
-        "transfer_s": Spread.of(result.transfer_s[~np.isnan(result.transfer_s)]).as_json(),
+        "transfer_s": Quantiles.of(result.transfer_s[~np.isnan(result.transfer_s)]).as_json(),
         "tokens_per_pass": result.tokens_per_pass,
         "cached_tokens": int(result.cached_tokens.sum()),
         "loaded_tokens": int(result.loaded_tokens.sum()),

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from calc.errors import InputError
 from calc.simulation.kernels import layout
-from calc.simulation.rules import EngineFamily
 from calc.simulation.state import LoadState, load_state, warm_up_end
 from calc.slo import Slo
 
@@ -29,7 +28,7 @@ PERCENTILES = (50, 90, 95, 99)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Quantiles:
     """Mean and percentiles of one latency, in seconds; None where no request has it."""
 
     mean: float | None
@@ -39,7 +38,7 @@ class Spread:
     p99: float | None
 
     @classmethod
-    def of(cls, values: Floats) -> Spread:
+    def of(cls, values: Floats) -> Quantiles:
         """From the values themselves."""
         if len(values) == 0:
             return cls(mean=None, p50=None, p90=None, p95=None, p99=None)
@@ -91,15 +90,13 @@ class SimulationResult:
     """Arrays with one entry a request in the order of the table, and totals over the run.
 
     replica: where it decoded. prefill_replica, sent_s, landed_s: of requests whose text travelled from a prefill pool:
-    where it was computed, when its first byte went and its last one came; -1 and nan for others. spoken_s: a request's own
-    last token; later than that, a static batch only waits for its longest answer.
+    where it was computed, when its first byte went and its last one came; -1 and nan for others.
     """
 
     arrival_s: Floats
     scheduled_s: Floats
     first_s: Floats
     last_s: Floats
-    spoken_s: Floats
     input_tokens: Ints
     output_tokens: Ints
     samples: Ints
@@ -158,7 +155,6 @@ class SimulationResult:
             scheduled_s=records["scheduled"].copy(),
             first_s=records["first"].copy(),
             last_s=records["last"].copy(),
-            spoken_s=of("emit" if run.rules.family is EngineFamily.STATIC else "last"),
             input_tokens=of("input"),
             output_tokens=of("output"),
             samples=of("width"),
@@ -230,26 +226,26 @@ class SimulationResult:
         chosen[order[: warm_up_end(self.e2e_s[order])]] = False
         return chosen
 
-    def spread(self, latency: str, chosen: npt.NDArray[np.bool_] | None = None) -> Spread:
+    def spread(self, latency: str, chosen: npt.NDArray[np.bool_] | None = None) -> Quantiles:
         """Mean and exact percentiles of "ttft_s", "tpot_s" or "e2e_s"; of all requests, or of the chosen ones."""
         if latency not in ("ttft_s", "tpot_s", "e2e_s"):
             raise InputError("latency", latency, "choose ttft_s, tpot_s or e2e_s")
         values: Floats = getattr(self, latency)
         if chosen is not None:
             values = values[chosen]
-        return Spread.of(values[~np.isnan(values)])
+        return Quantiles.of(values[~np.isnan(values)])
 
-    def itl(self) -> Spread:
+    def itl(self) -> Quantiles:
         """Gaps between tokens; the mean is exact, percentiles are within a quarter of a percent."""
         total = int(self.gap_counts.sum())
         if total == 0:
-            return Spread.of(np.empty(0))
+            return Quantiles.of(np.empty(0))
         ranks = np.cumsum(self.gap_counts)
         places = [int(np.searchsorted(ranks, p / 100 * total)) for p in PERCENTILES]
         p50, p90, p95, p99 = (
             float(layout.GAP_FLOOR_S * np.exp((place + 0.5) * layout.GAP_BIN_LOG)) for place in places
         )
-        return Spread(mean=self.gap_sum_s / total, p50=p50, p90=p90, p95=p95, p99=p99)
+        return Quantiles(mean=self.gap_sum_s / total, p50=p50, p90=p90, p95=p95, p99=p99)
 
     # ---- targets
 

@@ -8,7 +8,7 @@ from calc.paging import PagedKvCache
 from calc.queueing import closed_forms
 from calc.schedule import Scheduling, schedule
 from calc.schedule_examples import lesson_requests
-from calc.simulation.results import Spread
+from calc.simulation.results import Quantiles
 from calc.simulation.step_table import StepTable
 
 STEP = StepTable.affine(fixed_s=0.02, prefill_s=2e-4, decode_s=1e-3, kv_s=2e-7)
@@ -110,7 +110,7 @@ def little(i):
 
 @solves("p99-hides-in-mean")
 def hidden_in_mean(i):
-    spread = Spread.of(np.repeat(i["values_s"], i["counts"]))
+    spread = Quantiles.of(np.repeat(i["values_s"], i["counts"]))
     return {"mean_s": spread.mean, "p50_s": spread.p50, "p99_s": spread.p99}
 
 
