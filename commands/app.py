@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from commands.arguments import OK, verb
+from probes.listening import LOOPBACK, listening_socket
 from probes.processes import WINDOWS
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def add(verbs: Any) -> None:
-    parser = verb(verbs, "app", run, "open the web app on 127.0.0.1")
+    parser = verb(verbs, "app", run, f"open the web app on {LOOPBACK}")
     parser.add_argument("--port", type=int, default=8501)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    listening_socket(arguments.port).close()  # Streamlit's own words for a port that is taken say no way out
     command = [
         sys.executable,
         "-m",
@@ -28,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         "run",
         str(ROOT / "app.py"),
         "--server.address",
-        "127.0.0.1",
+        LOOPBACK,
     ]
     command += ["--server.port", str(arguments.port)]
     if not WINDOWS:  # this process becomes the server, so that whoever ends it ends the server

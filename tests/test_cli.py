@@ -1,6 +1,7 @@
 """The command line is a contract: one JSON object, named exit codes, no network, never a traceback."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -314,6 +315,17 @@ def test_numbers_beyond_meaning_are_refused_by_name(run, words, named):
     code, record = run(*words)
     assert code == 2
     assert named in record["error"]["message"]
+
+
+def test_a_port_that_is_taken_or_none_is_refused_with_a_way_out(capsys):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        for port in (other.getsockname()[1], 99_999, -1):
+            assert cli.main(["app", "--port", str(port)]) == 2
+            said = capsys.readouterr().err
+            assert f"--port: got {port}" in said
+            assert "Take another" in said
 
 
 def test_a_request_longer_than_the_models_context_is_infeasible(run):

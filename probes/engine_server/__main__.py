@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
 import sys
 import threading
 
-from calc.errors import InputError, ProbeError, RidgebeamError
+from calc.errors import ProbeError, RidgebeamError
 from calc.simulation.rules import EngineRules, engine_rules
+from probes.listening import LOOPBACK, listening_socket
 from probes.processes import end_with_parent
 
 KV_SHARE = 0.25  # of the memory that the weights leave free on their device
@@ -69,7 +69,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    listening = _socket(arguments.port)
+    listening = listening_socket(arguments.port)
     loaded = load(
         Wanted(
             source=arguments.source,
@@ -93,7 +93,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     if arguments.seconds:
         threading.Timer(arguments.seconds, lambda: setattr(server, "should_exit", True)).start()
     ready = {
-        "url": f"http://127.0.0.1:{listening.getsockname()[1]}",
+        "url": f"http://{LOOPBACK}:{listening.getsockname()[1]}",
         "model": loaded.name,
         "weights": loaded.note,
         "parameters": parameters_of(shape),
@@ -105,20 +105,6 @@ def _serve(arguments: argparse.Namespace) -> int:
     server.run(sockets=[listening])
     engine.close()
     return 0
-
-
-def _socket(port: int) -> socket.socket:
-    """A listening socket on the loopback address; port 0: any that is free."""
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        found.bind(("127.0.0.1", port))
-    except (OSError, OverflowError) as error:
-        raise InputError(
-            "--port", port, "it must be free on 127.0.0.1", next_step="Take another, or 0 for any."
-        ) from error
-    found.listen(128)
-    return found
 
 
 def _cache_blocks(arguments: argparse.Namespace, token_bytes: int, free_bytes: int) -> int:
