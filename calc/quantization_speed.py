@@ -230,7 +230,7 @@ def worked_speedup(
         model = replica_model(_with(result.inputs, scheme), result.layout, fidelity=study.fidelity)
         worked = WorkedPass(model=model, step=step)
         lines += [replace(line, about=f"{scheme.name}: {line.about or what}") for line in worked.whole()]
-        totals_s.append(float(np.ravel(worked.estimate.total.best)[0]))
+        totals_s.append(first(worked.estimate.total.best))
     before_s, after_s = totals_s
     return (
         *lines,

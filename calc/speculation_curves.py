@@ -9,7 +9,7 @@ import numpy as np
 
 from calc import format as fmt
 from calc import speculative, textbook
-from calc.arrays import Numbers
+from calc.arrays import Numbers, first
 from calc.curves import decode_seconds
 from calc.errors import InputError
 from calc.proof import clock_of
@@ -113,10 +113,10 @@ def worked_drafts(
 ) -> tuple[Worked, ...]:
     """The speed-up at one batch for some draft lengths, with the seconds of its passes."""
     one = np.array([float(batch)])
-    step_s = float(np.ravel(_pass_seconds(result, one, tokens=1))[0])
+    step_s = first(_pass_seconds(result, one, tokens=1))
     lines = []
     for drafts in lengths:
-        verify_s = float(np.ravel(_pass_seconds(result, one, tokens=drafts + 1))[0])
+        verify_s = first(_pass_seconds(result, one, tokens=drafts + 1))
         inputs = {
             "acceptance": acceptance,
             "drafts": float(drafts),

@@ -29,6 +29,7 @@ from calc.sizing import (
 from calc.workload import Workload
 
 MOST_SEQUENCES = 1_000_000
+"""Where counting ends (our choice): the textbook knows no engine's own limit, and no cache holds so many real requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

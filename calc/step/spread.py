@@ -17,9 +17,7 @@ from calc.provenance import Estimate
 
 def model_class(spec: ModelSpec) -> str:
     """Class of the ranges: "latent" for latent attention, "experts" for other mixtures of experts, else "dense"."""
-    kinds = {
-        type(sublayer) for stack in spec.stacks for run in stack.runs for sublayer in run.block.sublayers
-    }
+    kinds = {type(sublayer) for stack in spec.stacks for _, sublayer in stack.sublayers()}
     if kinds & {LatentAttention, CompressedAttention}:
         return "latent"
     return "experts" if Moe in kinds else "dense"
