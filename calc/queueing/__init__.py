@@ -14,7 +14,7 @@ Every queue says when it holds, and is `stable`, `near saturation` or `saturated
 
 from calc.queueing.approximations import AllenCunneen, Kingman, Sakasegawa
 from calc.queueing.base import Queue, TailQueue
-from calc.queueing.bulk import BulkService, Spread, expected_longest, static_batch_service_s
+from calc.queueing.bulk import BulkService, ServiceSpread, expected_longest, static_batch_service_s
 from calc.queueing.closed_forms import (
     allen_cunneen_mean_wait_s,
     decode_balance_step_s,
@@ -73,8 +73,8 @@ __all__ = [
     "Queue",
     "Sakasegawa",
     "Service",
+    "ServiceSpread",
     "Simulated",
-    "Spread",
     "TailQueue",
     "affine_decode_load",
     "allen_cunneen_mean_wait_s",

@@ -20,7 +20,7 @@ MAX_STATES = 4096
 FORGOTTEN = 1e-10  # chance of longer lines that the chain leaves out
 
 
-class Spread(StrEnum):
+class ServiceSpread(StrEnum):
     """How the service time of a batch varies around its mean."""
 
     FIXED = "fixed"
@@ -43,7 +43,7 @@ class BulkService(Queue):
 
     service_s: tuple[float, ...]
     start_at: int = 1
-    spread: Spread = Spread.FIXED
+    spread: ServiceSpread = ServiceSpread.FIXED
 
     def __post_init__(self) -> None:
         super(BulkService, self).__post_init__()
@@ -105,7 +105,7 @@ def _cycle(queue: BulkService) -> _Cycle:
     left, chances = _line_at_ends(queue)
     batch = np.clip(left, a, b)
     mean = np.asarray(queue.service_s)[batch - 1]
-    second = mean**2 * (1.0 if queue.spread is Spread.FIXED else 2.0)
+    second = mean**2 * (1.0 if queue.spread is ServiceSpread.FIXED else 2.0)
     idle = np.maximum(a - left, 0) / rate
     # While the server idles the line grows from n to a, one request each 1/rate on average.
     grown = np.maximum(a - left, 0) * (np.minimum(left, a) + a - 1) / 2.0
@@ -154,7 +154,7 @@ def _arrivals(queue: BulkService, batch: int, size: int) -> Any:
     """Chances of 0 ... size - 1 arrivals during the service of a batch."""
     mean = queue.arrivals_per_s * queue.service_s[batch - 1]
     k = np.arange(size)
-    if queue.spread is Spread.EXPONENTIAL:
+    if queue.spread is ServiceSpread.EXPONENTIAL:
         return (mean / (1.0 + mean)) ** k / (1.0 + mean)
     log_factorial = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, size)))))
     return np.exp(k * log(mean) - mean - log_factorial)

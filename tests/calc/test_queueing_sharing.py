@@ -21,7 +21,7 @@ from calc.queueing import (
     LoadDependentSharing,
     LognormalService,
     MMc,
-    Spread,
+    ServiceSpread,
     affine_decode_load,
     decode_completions_per_s,
     decode_load,
@@ -251,7 +251,7 @@ def test_a_batch_of_one_is_md1_or_mm1():
     assert BulkService(arrivals_per_s=0.8, service_s=(1.0,)).mean_wait_s == pytest.approx(
         MD1(arrivals_per_s=0.8, service_s=1.0).mean_wait_s, rel=1e-6
     )
-    exponential = BulkService(arrivals_per_s=0.8, service_s=(1.0,), spread=Spread.EXPONENTIAL)
+    exponential = BulkService(arrivals_per_s=0.8, service_s=(1.0,), spread=ServiceSpread.EXPONENTIAL)
     assert exponential.mean_wait_s == pytest.approx(4.0, rel=1e-6)
 
 
@@ -261,7 +261,7 @@ def test_exponential_batches_agree_with_baileys_root(rate, batch):
     roots = np.roots([1.0, *[0.0] * (batch - 1), -(rate + 1.0), rate])
     r = next(x.real for x in roots if abs(x.imag) < 1e-12 and 0 < x.real < 1 - 1e-9)
     q = 1 / (1 / rate + 1 / (1 - r))
-    queue = BulkService(arrivals_per_s=rate, service_s=(1.0,) * batch, spread=Spread.EXPONENTIAL)
+    queue = BulkService(arrivals_per_s=rate, service_s=(1.0,) * batch, spread=ServiceSpread.EXPONENTIAL)
     assert queue.mean_waiting == pytest.approx(q * r / (1 - r) ** 2, rel=1e-6)
     assert queue.busy_share == pytest.approx(1 - q / rate, rel=1e-6)
 
