@@ -55,43 +55,106 @@ def test_no_shell_and_no_html_of_others(trees):
 
 
 SPEAKS_MARKDOWN = {
-    "markdown",
-    "caption",
-    "info",
-    "warning",
-    "error",
-    "success",
-    "badge",
-    "header",
-    "title",
-    "write",
+    "markdown", "caption", "info", "warning", "error", "success", "badge", "header", "subheader", "title", "write", "button",
+    "toast",
+}  # fmt: skip
+OUR_WORDS = {
+    "_actions.py": {"ready.title"},
+    "_endpoint_job.py": {"words"},
+    "_endpoint_parts.py": {"title"},
+    "_handover.py": {"_name(command)", "_title(command)", "command.role", "name"},
+    "_layers.py": {"check.why", "difference"},
+    "_levers.py": {"change.text"},
+    "_memory_parts.py": {"engine_label(pool)", "found.first"},
+    "_paging_parts.py": {
+        "action.capitalize().replace('tokens', fmt.plural(setting.written_tokens, 'token'))",
+        "head",
+        "said",
+    },
+    "_plans.py": {"headline_of(proof)", "notes", "reasons", "shown.state", "spare"},
+    "_probe_job.py": {
+        "EXPECTED[str(depth or 'quick')]",
+        "MARKS[probe.state]",
+        "_remaining(progress)",
+        "probe.measured",
+        "probe.planned",
+        "probe.title",
+        "text",
+    },
+    "_quantisation_parts.py": {"MAX_TENSOR_MB"},
+    "_roofline_details.py": {"reached"},
+    "_schedule_parts.py": {"_pass_words(one, until_s)", "one.scheduling"},
+    "_sensitivity.py": {"dollars", "worst"},
+    "_speculative_parts.py": {"said"},
+    "_steps.py": {"line"},
+    "_ui.py": {
+        "arithmetic",
+        "assumptions",
+        "line",
+        "question",
+        "reading",
+        "text",
+        "verdict_on(float(guess), answer)",
+        "word",
+    },
+    "_whole_path.py": {"NOTES[table]", "title"},
+    "batch_size.py": {"lesson.title", "result.layout.label"},
+    "methods.py": {"latex_reading(record.example.value, record.result.unit)", "line"},
+    "model.py": {"experts_finding(moe)"},
+    "paged_kv.py": {"_slots(result, paged)"},
+    "queueing.py": {"asked.kind.split(': ')[1].capitalize()"},
+    "scheduler.py": {"_assumptions(asked)"},
+    "simulate.py": {"doing"},
 }
-OF_OTHERS = {"name", "id", "model", "message", "text", "note", "notes", "reason"}
-"""Fields that may hold what somebody typed, uploaded or published."""
+"""What pages show as Markdown without making it literal: words and numbers of ours, by file, as the source spells them."""
 
 
-def test_names_and_messages_are_shown_through_plain_text(trees):
+def test_whatever_is_shown_as_markdown_is_literal_or_our_own(trees):
+    shown = {}
     for file, tree in trees.items():
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Call) or not node.args:
-                continue
-            library, _, spoken = ast.unparse(node.func).partition(".")
-            if library == "st" and spoken in SPEAKS_MARKDOWN:
-                raw = {field.attr for field in _unescaped(node.args[0])} & OF_OTHERS
-                assert not raw, f"{file}:{node.lineno} shows {raw} as Markdown"
+            for text in _markdown_of(node) if file.parts[0] == "pages" else ():
+                shown.setdefault(file.name, set()).update(_as_it_is(text))
+    assert {file: parts for file, parts in shown.items() if parts} == OUR_WORDS
 
 
-def _unescaped(node):
-    """Fields in an expression that go through none of the functions that make text literal or numbers of it."""
-    if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("plain_text", "fmt.", "len")):
+def _markdown_of(node):
+    """The arguments of a call that Streamlit reads as Markdown."""
+    if not isinstance(node, ast.Call):
         return
-    if isinstance(node, ast.GeneratorExp | ast.ListComp):
-        yield from _unescaped(node.elt)
-        return
-    if isinstance(node, ast.Attribute):
-        yield node
-    for child in ast.iter_child_nodes(node):
-        yield from _unescaped(child)
+    receiver, _, name = ast.unparse(node.func).rpartition(".")
+    if receiver and name in SPEAKS_MARKDOWN:
+        yield from node.args[:1]
+    if name == "show_title":
+        yield from node.args[1:]  # the title itself is made literal where it is shown
+    if name == "progress":
+        yield from (keyword.value for keyword in node.keywords if keyword.arg == "text")
+
+
+def _as_it_is(node):
+    """The parts of a text that are neither written in its place nor made literal, nor a number by its format."""
+    match node:
+        case ast.Constant():
+            return
+        case ast.FormattedValue(format_spec=ast.JoinedStr(values=[ast.Constant(value=spec)])) if (
+            spec[-1] in ",%efg"
+        ):
+            return
+        case ast.JoinedStr(values=inside) | ast.BoolOp(values=inside):
+            pass
+        case ast.FormattedValue(value=one) | ast.GeneratorExp(elt=one) | ast.ListComp(elt=one):
+            inside = [one]
+        case ast.IfExp(body=one, orelse=other) | ast.BinOp(left=one, right=other):
+            inside = [one, other]
+        case ast.Call(func=ast.Attribute(attr="join"), args=[one]):
+            inside = [one]
+        case ast.Call(func=function) if ast.unparse(function).startswith(("plain_text", "fmt.", "len")):
+            return
+        case _:
+            yield ast.unparse(node)
+            return
+    for part in inside:
+        yield from _as_it_is(part)
 
 
 def test_the_app_is_protected_by_its_own_settings():
