@@ -9,6 +9,7 @@ from calc.block_map import LayerGroup
 from calc.curves import BatchCurve, ContextCurve, MemoryBar
 from calc.result import LIMITS, Answer
 from calc.scenario import Fidelity
+from calc.sizing import Limit
 from calc.units import GIB, MS
 from pages._axes import Mark, doubling, linear, logarithmic
 from pages._charts import Piece, Segment, Series, block_map, lines, memory_bar, range_series, two_panels
@@ -38,14 +39,18 @@ def memory_figure(result: Answer, bar: MemoryBar) -> Drawing:
     )
     marks = [wall]
     if bar.limit_bytes is not None and result.sequences is not None:
-        name = LIMITS[result.sequences.binding].removeprefix("The ")
-        text = f"{name}: {fmt.count(result.sequences.batch)} at most"
+        text = _most_text(result.sequences.binding, result.sequences.batch)
         marks.append(Mark(at=bar.limit_bytes / GIB, text=text, colour="target", level=1))
     if bar.peak_bytes is not None and bar.active_per_replica is not None:
         text = f"at peak: {fmt.significant(bar.active_per_replica)} active per replica"
         marks.append(Mark(at=bar.peak_bytes / GIB, text=text, colour="main", dash="dot", level=len(marks)))
     label = "each GPU" if result.memory.gpus > 1 else "the GPU"
     return memory_bar([(label, segments)], unit="GiB", marks=marks)
+
+
+def _most_text(binding: Limit, batch: int) -> str:
+    """The label of a mark at the most sequences that run, where something other than memory ends them."""
+    return f"{LIMITS[binding].removeprefix('The ')}: {fmt.count(batch)} at most"
 
 
 def memory_finding(result: Answer, bar: MemoryBar) -> str:
@@ -134,6 +139,8 @@ def batch_figure(curves: Sequence[BatchCurve], *, tpot_target_s: float | None) -
             level=1,
         ),
     ]
+    if first.ended_by is not Limit.KV_MEMORY:
+        walls.append(Mark(at=first.at, text=_most_text(first.ended_by, first.at), colour="target", level=2))
     return two_panels(
         first.batch,
         [range_series(c.fidelity, c.tokens_per_s, dash=dash[c.fidelity]) for c in curves],

@@ -27,7 +27,7 @@ def draft_figure(
         name="tokens a pass",
         marker={"color": [COLOURS["overhead"] if n == drafts else COLOURS["card"] for n in curve.drafts]},
     )
-    _draw_gain(made, curve.drafts, curve.speedup, name="speed-up, checking free", dash="dash")
+    _draw_gain(made, curve.drafts, curve.speedup, name="speed-up, free check", dash="dash")
     if at_batch:
         _draw_gain(made, curve.drafts, at_batch, name=f"speed-up at batch {batch}")
     if sampled:

@@ -109,7 +109,7 @@ def _metrics(
             worked=Worked(formula="tokens_per_pass", inputs=draft_symbols(asked), result=tokens),
         ),
         Metric(
-            label="Speed-up, checking free",
+            label="Speed-up, free check",
             reading=fmt.factor(free),
             help="If a pass that checks drafts costs no more than one without.",
             worked=Worked(formula="speedup", inputs=draft_symbols(asked), result=free),

@@ -9,6 +9,7 @@ from calc.answer import answer
 from calc.block_map import layer_groups
 from calc.curves import batch_curve, context_curve, memory_bar
 from calc.scenario import Scenario
+from calc.sizing import Limit
 from pages import _axes as axes
 from pages import _charts as charts
 from pages import _figures as figures
@@ -83,6 +84,15 @@ def test_batch_figure_has_both_walls_and_the_target(chat):
     assert made.layout.xaxis.type == "log"
     assert made.layout.xaxis.range[0] == 0
     assert "2,390 tokens/s at 79 sequences" in figures.batch_finding(batch_curve(chat, "textbook"))
+
+
+def test_batch_figure_marks_the_batch_at_which_prompts_bring_tpot_to_its_target():
+    """The step alone stays below the target there, so that the crossing of the two lines is not where it ends."""
+    result = answer(resolve(Scenario()))
+    assert result.sequences.binding is Limit.TPOT
+    made = figures.batch_figure([batch_curve(result, "expected")], tpot_target_s=0.050).checked()
+    texts = [words(label) for label in made.layout.annotations]
+    assert f"TPOT target: {result.sequences.batch} at most" in texts
 
 
 def test_context_figure_shows_where_windows_fill():

@@ -81,7 +81,7 @@ def test_counters_and_comparisons_are_worked_out(open_page, file, key, letters):
         ("memory.py", {"Printed tokens", "Logical, per token", "Longest sequences"}),
         ("roofline.py", {"Ridge point", "Decode, FLOP/B"}),
         ("batch_size.py", {"Tokens per second"}),
-        ("speculative.py", {"Tokens a pass", "Speed-up, checking free"}),
+        ("speculative.py", {"Tokens a pass", "Speed-up, free check"}),
         (
             "queueing.py",
             {"Utilisation", "Mean time", "p95", "In the system", "Replicas for the limit"},
