@@ -20,7 +20,7 @@ from calc.kv_offload import Held, Reuse, reuse_of, room_behind, way_back
 from calc.layout import Layout
 from calc.memory.adapters import adapter_bytes_per_gpu
 from calc.memory.engines import EngineSettings, Ledger, LineKind, ledger
-from calc.memory.engines.llama_cpp import most_slots
+from calc.memory.engines.llama_cpp import MOST_SLOTS, most_slots
 from calc.memory.kv import sequence_bytes
 from calc.model import ModelSpec
 from calc.operators import ForwardPass
@@ -241,13 +241,12 @@ def sequences_of(replica: Replica, slo: Slo, scenario: Scenario, *, fit: int) ->
         if target is not None
     }
     top = int(replica.users[-1])
-    limits = {Limit.KV_MEMORY: float(fit)}
+    limits = {Limit.ENGINE: float(_most_of_engine(scenario)), Limit.KV_MEMORY: float(fit)}
     limits |= {name: float(most) for name, most in allowed.items() if most < top}
     if scenario.reuse_after_s is not None and replica.best_users < top:
         limits[Limit.PREFIX_HITS] = float(replica.best_users)
     if scenario.max_seqs is not None:
         limits[Limit.MAX_SEQS] = float(scenario.max_seqs)
-    limits.setdefault(Limit.ENGINE, float(MOST_SEQUENCES))
     binding = binding_limit(limits)
     kept = scenario.input_tokens + scenario.output_tokens
     return SequencesStep(
@@ -261,6 +260,13 @@ def sequences_of(replica: Replica, slo: Slo, scenario: Scenario, *, fit: int) ->
         batch=int(limits[binding]),
         binding=binding,
     )
+
+
+def _most_of_engine(scenario: Scenario) -> int:
+    """Sequences that the engine takes at once however much memory there is: slots end where llama.cpp does."""
+    if scenario.engine in LLAMA_CPP_ENGINES:
+        return MOST_SLOTS * scenario.layout.attention_ranks
+    return MOST_SEQUENCES
 
 
 def fleet_of(replica: Replica, workload: Workload, *, batch: int, headroom: float) -> tuple[FleetStep, float]:

@@ -1,4 +1,6 @@
-"""llama.cpp's slots are a setting of the plan, and memory is what ends them."""
+"""llama.cpp's slots are a setting of the plan, and memory ends them, or the program itself."""
+
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +12,7 @@ from calc.memory.engines import ledger
 from calc.memory.engines.llama_cpp import MOST_SLOTS, most_slots
 from calc.memory.engines.settings import EngineSettings
 from calc.scenario import Scenario
+from calc.sizing import Limit
 from presets import accelerators, models
 from presets.resolve import resolve
 
@@ -31,6 +34,17 @@ def test_slots_share_the_free_memory(length):
 def test_slots_end_where_the_program_ends():
     card = accelerators.load("apple-m3-ultra")
     assert most_slots(LLAMA_8B, card, Layout(), settings(512)) == MOST_SLOTS
+
+
+def test_where_the_program_ends_before_memory_the_answer_says_so():
+    asked = Scenario(
+        model="openai/gpt-oss-20b", gpu="h100-sxm5-80gb", engine="llama.cpp", tpot_s=None, rate_per_s=5.0
+    )
+    found = answer(resolve(asked)).sequences
+    assert (found.binding, found.batch) == (Limit.ENGINE, 256)  # LLAMA_MAX_SEQ
+    smaller = answer(resolve(replace(asked, gpu="rtx-4090"))).sequences
+    assert smaller.binding is Limit.KV_MEMORY
+    assert smaller.batch < 256
 
 
 def test_a_card_without_room_has_no_slot():
