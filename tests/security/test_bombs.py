@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from input_samples import LLAMA, LOAD_TESTS
 from published_run import a100
 
 from calc.errors import RidgebeamError, SourceError
@@ -30,30 +31,10 @@ BOMBS = {
     "a key of a megabyte": '{"' + "k" * MB + '": 1}',
 }
 
-
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "vocab_size": 1000,
-}
-LOAD_TEST = {
-    "backend": "vllm",
-    "model_id": "m",
-    "max_concurrency": 16,
-    "completed": 200,
-    "total_input_tokens": 102_400,
-    "total_output_tokens": 25_600,
-    "output_throughput": 640.0,
-    "median_ttft_ms": 61.5,
-    "median_tpot_ms": 11.25,
-}
 TOO_LONG = {
     "config": (read_config_text, LLAMA, 5 * MB),
     "scenario": (from_json, json.loads(to_json(Scenario())), 3 * MB),
-    "load test": (read_load_test, LOAD_TEST, 51 * MB),
+    "load test": (read_load_test, LOAD_TESTS[0], 51 * MB),
     "probe run": (store.from_text, a100(), 9 * MB),
 }
 

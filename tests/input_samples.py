@@ -4,6 +4,7 @@ import json
 import tempfile
 from pathlib import Path
 
+from gguf_files import llama_tensors, write_whole
 from published_run import a100, case, timing
 
 from calc.endpoint.plan import TestPlan
@@ -176,11 +177,6 @@ def probed_profile_file():
 
 
 def gguf_file():
-    import sys
-
-    sys.path.append(str(Path(__file__).parents[1] / "presets"))
-    from gguf_files import llama_tensors, write_whole
-
     sizes = {"num_hidden_layers": 2, "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         whole = write_whole(Path(folder) / "m.gguf", "llama", sizes, llama_tensors(sizes), 20).read_bytes()
