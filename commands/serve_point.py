@@ -55,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     point = replica_model(asked, layout).serving(
         input_tokens=tokens_in, output_tokens=tokens_out, concurrency=float(running)
     )
+    if running < users:
+        point = point.shared_by(users / running, output_tokens=tokens_out)
     record: dict[str, Any] = {
         "model": asked.spec.id,
         "gpu": asked.offer.accelerator.id,
@@ -65,8 +67,6 @@ def run(arguments: argparse.Namespace) -> int:
         "running": running,
         "memory": memory,
     }
-    if running < users:
-        record |= _waiting(record, share=users / running, output_tokens=tokens_out)
     if tokens_out <= 1:
         record["tpot_s"] = None
     lines = [
@@ -82,21 +82,6 @@ def run(arguments: argparse.Namespace) -> int:
     emit(arguments, record, lines)
     impossible = memory is not None and not memory["fits"]
     return INFEASIBLE if impossible or record["state"] == "saturated" else OK
-
-
-def _waiting(record: dict[str, Any], *, share: float, output_tokens: float) -> dict[str, Any]:
-    """Times of all users where the cache holds only some of them: `share` users for each that runs.
-
-    Those who run make what they make (Little's law gives everybody's time from it); who waits, waits for the first token.
-    """
-    whole = {name: share * value for name, value in record["e2e_s"].items()}
-    last = {name: (output_tokens - 1) * record["tpot_s"][name] for name in whole}
-    return {
-        "ttft_s": {name: whole[name] - last[name] for name in whole},
-        "e2e_s": whole,
-        "tpot_with_first_s": {name: value / output_tokens for name, value in whole.items()},
-        "state": "saturated" if record["state"] == "saturated" else "near saturation",
-    }
 
 
 def _memory(asked: Inputs, scenario: Scenario) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,22 @@ class ServingPoint:
     decode: StepEstimate
     evidence: Evidence
     parts: Interleaved
+
+    def shared_by(self, users_per_running: float, *, output_tokens: float) -> ServingPoint:
+        """The times of all users where the cache holds only some: `users_per_running` (from 1) for each that runs.
+
+        Those who run make what they make, so everybody's time grows by that share; who waits, waits for the first token.
+        Source: Little's law over everybody, at the throughput of those who run. Ignores: that a queue's length varies.
+        """
+        whole = self.e2e_s.scaled(users_per_running)
+        later = self.tpot_s.scaled((users_per_running - 1.0) * max(output_tokens - 1.0, 0.0))
+        return replace(
+            self,
+            ttft_s=self.ttft_s.scaled(users_per_running).plus(later),
+            e2e_s=whole,
+            tpot_with_first_s=whole.scaled(1.0 / output_tokens),
+            state=np.where(np.asarray(self.state) == "saturated", "saturated", "near saturation"),
+        )
 
     def as_json(self) -> dict[str, Any]:
         """One candidate (the first) as a JSON record, in the names of the command line's contract."""
