@@ -182,7 +182,7 @@ def launch_settings(result: Answer, engine: Engine) -> EngineSettings:
         return replace(settings, unified_cache=False, max_seqs=max(1, min(batch, settings.max_seqs or batch)))
     bound = result.sequences.binding not in {Limit.KV_MEMORY, Limit.ENGINE}
     if settings.max_seqs is None and (bound or batch > DEFAULT_SEQUENCES):
-        settings = replace(settings, max_seqs=batch)
+        settings = replace(settings, max_seqs=max(1, batch))
     return settings
 
 

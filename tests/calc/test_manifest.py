@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from calc.answer import answer
 from calc.engine import Engine
 from calc.errors import InputError
-from calc.handover import handover_of
+from calc.handover import commands_of, handover_of
 from calc.manifest import PORTS, Pod, manifest, resource_name, to_yaml
 from calc.scenario import Scenario
 from presets.resolve import resolve
@@ -140,6 +140,14 @@ def test_the_plan_hands_over_what_it_assumed(plan):
     deployed = documents(handed.manifest)["Deployment"]
     assert deployed["spec"]["replicas"] == plan.fleet.replicas
     assert container(handed.manifest)["command"] == words
+
+
+def test_a_layout_on_which_no_sequence_keeps_its_target_has_a_command_that_starts():
+    slow = Scenario(model="deepseek-ai/DeepSeek-R1-Distill-Qwen-14B", gpu="l40s", tp=1, ttft_s=0.001)
+    missed = answer(resolve(slow))
+    assert missed.sequences.batch == 0
+    for engine in Engine:
+        assert all(not command.problems for command in commands_of(missed, engine))
 
 
 def test_every_engine_gets_a_command_that_it_takes(plan):
