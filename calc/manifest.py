@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from math import ceil
 from typing import Any
 
@@ -146,8 +147,10 @@ def _pod_spec(pod: Pod, name: str) -> dict[str, Any]:
 
 def _container(pod: Pod) -> dict[str, Any]:
     port = PORTS[pod.engine]
-    variables = [word.split("=", maxsplit=1) for word in pod.words if re.match(r"[A-Z_]+=", word)]
-    command = [word for word in pod.words if not re.match(r"[A-Z_]+=", word)]
+    # Only what stands before the command: a model may be called "A=b" too.
+    before = tuple(takewhile(lambda word: re.match(r"[A-Z_]+=", word), pod.words))
+    variables = [word.split("=", maxsplit=1) for word in before]
+    command = list(pod.words[len(before) :])
     if pod.engine in {Engine.SGLANG, Engine.TENSORRT_LLM, Engine.LLAMA_CPP}:
         command += ["--host", "0.0.0.0", "--port", str(port)]  # noqa: S104 - inside the pod; the Service is in front
     if pod.engine is Engine.OLLAMA:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from calc.answer import answer
@@ -88,6 +88,7 @@ def test_files_are_mounted_where_the_command_reads_them():
 
 @settings(deadline=None, max_examples=40)
 @given(st.text(min_size=1, max_size=120), st.integers(1, 8))
+@example("LD_PRELOAD=/tmp/x.so", 1)  # a name, and no variable of the environment
 def test_no_name_changes_the_structure(model_id, gpus):
     text = manifest(replace(POD, model_id=model_id, gpus=gpus, words=("vllm", "serve", model_id)))
     found = documents(text)
