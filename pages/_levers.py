@@ -82,7 +82,11 @@ def draw_apply(changes: Sequence[Change], *, key: str) -> None:
     with st.container(horizontal=True):
         for number, change in enumerate(changes):
             st.button(
-                change.text, key=f"{key}-{number}", on_click=_apply, args=(change,), icon=":material/tune:"
+                plain_text(change.text),
+                key=f"{key}-{number}",
+                on_click=_apply,
+                args=(change,),
+                icon=":material/tune:",
             )
 
 

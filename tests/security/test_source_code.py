@@ -64,7 +64,6 @@ OUR_WORDS = {
     "_endpoint_parts.py": {"title"},
     "_handover.py": {"_name(command)", "_title(command)", "command.role", "name"},
     "_layers.py": {"check.why", "difference"},
-    "_levers.py": {"change.text"},
     "_memory_parts.py": {"engine_label(pool)", "found.first"},
     "_paging_parts.py": {
         "action.capitalize().replace('tokens', fmt.plural(setting.written_tokens, 'token'))",
