@@ -183,7 +183,7 @@ def _tensorrt_llm(model_id: str, layout: Layout, settings: EngineSettings) -> tu
 
 
 def _llama_cpp(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
-    """No degree is named: llama.cpp splits layers over all GPUs that it sees."""
+    """No degree is named: llama.cpp splits over all GPUs that it sees, by layers unless told to share each tensor."""
     context = settings.max_model_len
     slots = settings.max_seqs or 1
     if context is not None and not settings.unified_cache:
@@ -194,6 +194,7 @@ def _llama_cpp(model_id: str, layout: Layout, settings: EngineSettings) -> tuple
         ("--parallel", _more_than_one(slots)),
         ("--ubatch-size", settings.max_batched_tokens),
         ("--n-gpu-layers", settings.gpu_layers),
+        ("--split-mode", "tensor" if layout.tp > 1 else None),
         ("--cache-type-k", cache_name(Engine.LLAMA_CPP, settings.kv_dtype)),
         ("--cache-type-v", cache_name(Engine.LLAMA_CPP, settings.kv_dtype)),
         ("--cache-ram", _host_cache(settings, MIB, gpus=layout.gpus_per_replica)),

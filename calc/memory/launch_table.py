@@ -32,6 +32,7 @@ VLLM_WEIGHTS = ("fp8", "awq", "gptq", "compressed-tensors", "mxfp4", "modelopt",
 SGLANG_CACHE = ("auto", "fp8_e5m2", "fp8_e4m3", "mxfp8", "bf16", "bfloat16", "nvfp4")
 SGLANG_WEIGHTS = ("fp8", "awq", "gptq", "mxfp4", "modelopt_fp4", "w8a8_int8", "w8a8_fp8", "bitsandbytes")
 SGLANG_ROLES = ("null", "prefill", "decode")
+GGML_SPLITS = ("none", "layer", "row", "tensor")
 GGML_CACHE = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 OLLAMA_CACHE = ("f16", "q8_0", "q4_0")
 
@@ -111,6 +112,7 @@ LLAMA_CPP = FlagTable(
             INT: "--ctx-size --parallel --ubatch-size --n-gpu-layers --cache-ram --port",
             TEXT: "--model --host",
             SWITCH: "--kv-unified --swa-full",
+            GGML_SPLITS: "--split-mode",
             GGML_CACHE: "--cache-type-k --cache-type-v",
         }
     ),

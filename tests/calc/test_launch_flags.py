@@ -139,6 +139,15 @@ def test_switches_are_the_ones_without_a_value():
     assert {"--enforce-eager", "--enable-expert-parallel", "--kv-unified"} <= switches
 
 
+@pytest.mark.parametrize(
+    ("layout", "words"), [(Layout(), ()), (Layout(tp=4), ("--split-mode", "tensor")), (Layout(pp=4), ())]
+)
+def test_llama_cpp_shares_tensors_where_the_layout_does(layout, words):
+    """Its default puts whole layers on each GPU (docs/multi-gpu.md of ggml-org/llama.cpp), which is a pipeline."""
+    said = launch_flags("m", layout, EngineSettings(engine=Engine.LLAMA_CPP))
+    assert said[said.index("--split-mode") :][:2] == words if words else "--split-mode" not in said
+
+
 @pytest.mark.endpoint
 def test_llama_cpps_flags_are_in_its_own_library():
     """The names as text in the library that the test server runs on; abbreviations change, these have not."""
