@@ -25,7 +25,8 @@ from calc.scenario import Fidelity
 from calc.sized import answer_on
 from calc.sizing import mean_context
 from calc.step.rates import compute_class
-from calc.worked import Worked, WorkedPass
+from calc.worked.formula import Worked
+from calc.worked.forward_pass import WorkedPass
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 TABLED = (1, 8, 32, 128, 512)

@@ -21,7 +21,7 @@ from calc.sizing import mean_context
 from calc.step.links import datasheet_links
 from calc.step.rates import Rates, datasheet_rates
 from calc.step.seconds import PassSeconds, link_rows, pass_seconds
-from calc.worked import Worked
+from calc.worked.formula import Worked
 
 LARGEST_BATCH = 4096
 LARGEST_PROMPT = 65_536

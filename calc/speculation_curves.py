@@ -21,7 +21,7 @@ from calc.simulation.run import simulate
 from calc.simulation.step_table import StepTable
 from calc.sized import replica_weight_bytes, timing_of
 from calc.sizing import BLOCK_TOKENS, mean_context
-from calc.worked import Worked
+from calc.worked.formula import Worked
 
 LONGEST_DRAFT = 12
 BATCHES = tuple(2**power for power in range(10))

@@ -15,8 +15,8 @@ from calc.plan.ranking import Ranking, rank
 from calc.plan.space import Limits, Spare
 from calc.result import Answer, Inputs
 from calc.scenario import Scenario
-from calc.worked import Worked
-from calc.worked_answer import worked_metrics
+from calc.worked.answer import worked_metrics
+from calc.worked.formula import Worked
 from pages._sidebar import current_scenario
 from presets.resolve import files_written, resolve, subject
 

@@ -19,7 +19,7 @@ from calc.memory.logs import read_log
 from calc.memory.waterfall import WaterfallStep, WhatBreaks, waterfall, what_breaks_first
 from calc.result import Answer
 from calc.scenario import Scenario
-from calc.worked import Worked
+from calc.worked.formula import Worked
 from pages._inputs import BY_VALUE, TTL, inputs_for
 from pages._levers import draw_apply
 from pages._memory_figure import (

@@ -10,8 +10,8 @@ import streamlit as st
 from calc import format as fmt
 from calc.errors import RidgebeamError
 from calc.provenance import Provenance
-from calc.worked import Worked
-from calc.worked_measured import worked_rate, worked_share
+from calc.worked.formula import Worked
+from calc.worked.measured import worked_rate, worked_share
 from pages._probe_figures import (
     attention_rows,
     bars_of,

@@ -14,8 +14,8 @@ from calc.result import Answer, headline
 from calc.scenario import Fidelity
 from calc.scenario_text import to_query
 from calc.sensitivity import headline_of, sensitivity
-from calc.substitution import formulas_of, symbols_of
-from calc.worked_answer import worked_step
+from calc.worked.answer import worked_step
+from calc.worked.substitution import formulas_of, symbols_of
 from pages._axes import COLOURS
 from pages._figures import PART_NAMES
 from pages._plain_maths import plain_maths

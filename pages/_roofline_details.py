@@ -17,7 +17,8 @@ from calc.roofline_points import (
     worked_point,
 )
 from calc.scenario import Fidelity
-from calc.worked import Worked, WorkedPass
+from calc.worked.formula import Worked
+from calc.worked.forward_pass import WorkedPass
 from pages._roofline_figure import describe, phases_of
 from pages._ui import clicked, plain_text, show_worked
 

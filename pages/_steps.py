@@ -11,8 +11,8 @@ from calc import format as fmt
 from calc.result import Answer
 from calc.scenario import Fidelity
 from calc.sizing import DecodeStep, FleetStep, PrefillStep, SequencesStep
-from calc.substitution import formulas_of, symbols_of
-from calc.worked_answer import worked_step
+from calc.worked.answer import worked_step
+from calc.worked.substitution import formulas_of, symbols_of
 from pages._levers import BINDING
 from pages._ui import show_formulas, show_worked
 

@@ -17,7 +17,7 @@ import streamlit as st
 from calc.errors import RidgebeamError
 from calc.formulas import FORMULAS
 from calc.provenance import Provenance
-from calc.worked import Worked
+from calc.worked.formula import Worked
 from pages._chart_data import chart_rows
 from pages._drawing import Drawing, Prepared
 from pages._waiting import release

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from calc import format as fmt
-from calc.worked_measured import worked_errors
+from calc.worked.measured import worked_errors
 from pages._accuracy_figure import finding, scatter
 from pages._ui import (
     plain_text,

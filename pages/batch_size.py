@@ -10,9 +10,9 @@ from calc.errors import MissingSpec
 from calc.result import Answer, headline
 from calc.scenario import Fidelity
 from calc.sizing import Limit
-from calc.substitution import symbols_of
-from calc.worked import Worked
-from calc.worked_answer import decode_pass, worked_step
+from calc.worked.answer import decode_pass, worked_step
+from calc.worked.formula import Worked
+from calc.worked.substitution import symbols_of
 from pages._figures import batch_figure, batch_finding
 from pages._inputs import current_answer
 from pages._levers import BINDING, show_unserved

@@ -10,7 +10,7 @@ from calc.frontier import Operating, at_interactivity, offered, operating_points
 from calc.result import Inputs
 from calc.scenario import Fidelity, Scenario
 from calc.sized import length_verdict
-from calc.worked_run import worked_operating
+from calc.worked.run import worked_operating
 from pages._frontier_figure import frontier_figure, frontier_finding
 from pages._inputs import BY_VALUE, TTL, current_inputs, inputs_for
 from pages._sidebar import current_scenario

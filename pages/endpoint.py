@@ -11,7 +11,7 @@ from calc.errors import RidgebeamError
 from calc.replica_model import replica_model
 from calc.scenario import Fidelity, Scenario
 from calc.step import StepModel
-from calc.worked_measured import worked_report
+from calc.worked.measured import worked_report
 from pages._endpoint_figures import level_figure, level_finding, prompt_figure, prompt_finding
 from pages._endpoint_job import draw_form, stored_run
 from pages._endpoint_opinion import draw_opinion

@@ -14,8 +14,8 @@ from calc.fleet import Budget, Fleet, FleetRow, Placed, plan_fleet
 from calc.fleet_report import fleet_headline
 from calc.fleet_table import COLUMNS, fleet_rows, placed_rows, stocks_of
 from calc.result import Answer
-from calc.worked import Worked
-from calc.worked_answer import worked_step
+from calc.worked.answer import worked_step
+from calc.worked.formula import Worked
 from pages._axes import KINDS, ROWS, figure, linear
 from pages._drawing import Drawing
 from pages._inputs import answer_for

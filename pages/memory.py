@@ -13,8 +13,8 @@ from calc.memory.engines import Ledger
 from calc.memory.launch_flags import launch_flags
 from calc.replica import replica_memory
 from calc.result import Answer
-from calc.worked_memory import worked_ledger
-from calc.worked_model import worked_token
+from calc.worked.memory import worked_ledger
+from calc.worked.model import worked_token
 from pages._inputs import current_answer
 from pages._memory_parts import (
     LOG_KEY,

@@ -13,8 +13,8 @@ from calc.parameters import ParameterCount, count_parameters
 from calc.provenance import Provenance
 from calc.quantization import WeightBytes, stored_bytes
 from calc.state_map import stacking
-from calc.worked import Worked
-from calc.worked_model import worked_conversation, worked_token, worked_weights
+from calc.worked.formula import Worked
+from calc.worked.model import worked_conversation, worked_token, worked_weights
 from pages._experts_figure import experts_figure, experts_finding, experts_of
 from pages._figures import context_figure, context_finding, layers_figure, layers_finding
 from pages._inputs import current_inputs

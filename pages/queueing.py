@@ -13,7 +13,7 @@ from calc.queue_curves import (
     queue_of,
     replicas_for,
 )
-from calc.worked import Worked
+from calc.worked.formula import Worked
 from pages._queue_figure import other_kind, queue_figure, queue_finding
 from pages._queue_parts import Asked, draw_controls, draw_simulation
 from pages._ui import (

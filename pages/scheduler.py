@@ -10,9 +10,9 @@ import streamlit as st
 from calc import format as fmt
 from calc.schedule import Schedule, Scheduling, pass_rows, trace_of
 from calc.schedule_examples import LESSON_PROMPT_TOKENS, LESSONS, Example, long_prompt_tokens, step_of
-from calc.worked import Worked
-from calc.worked_measured import worked_schedule
-from calc.worked_run import worked_pass
+from calc.worked.formula import Worked
+from calc.worked.measured import worked_schedule
+from calc.worked.run import worked_pass
 from pages._inputs import current_answer
 from pages._levers import show_unheld
 from pages._schedule_parts import Asked, draw_controls, draw_steps, schedules_of, table_rows

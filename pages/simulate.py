@@ -8,7 +8,7 @@ from calc.result import Answer
 from calc.simulation.features import Features
 from calc.simulation.requests import RequestTable
 from calc.traffic import Source, at_rate, generated
-from calc.worked_run import worked_run
+from calc.worked.run import worked_run
 from pages._inputs import current_answer
 from pages._levers import show_unserved
 from pages._traffic_ideas import IDEA_KEYS, draw_held, idea_controls, show_ideas

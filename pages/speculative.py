@@ -8,7 +8,7 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.speculation_curves import BATCHES, DraftCurve, Sampled, draft_curve
-from calc.worked import Worked
+from calc.worked.formula import Worked
 from pages._inputs import current_answer
 from pages._levers import show_unheld
 from pages._speculative_figure import draft_figure, draft_finding, gain_figure, gain_finding

@@ -9,7 +9,7 @@ from calc.errors import InputError
 from calc.formulas import FORMULAS
 from calc.memory.kv import largest_context, sequence_bytes
 from calc.scenario import Scenario, Traffic
-from calc.substitution import STEP_FORMULAS, formulas_of, symbols_of
+from calc.worked.substitution import STEP_FORMULAS, formulas_of, symbols_of
 from presets import models
 from presets.resolve import resolve
 

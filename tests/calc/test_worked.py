@@ -17,10 +17,10 @@ from calc.profile import Calibration
 from calc.replica_model import replica_model
 from calc.scenario import Scenario
 from calc.traffic import Source, generated, run
-from calc.worked import WorkedPass
-from calc.worked_answer import worked_metrics, worked_step
-from calc.worked_run import worked_operating, worked_run
-from calc.worked_serving import worked_serving
+from calc.worked.answer import worked_metrics, worked_step
+from calc.worked.forward_pass import WorkedPass
+from calc.worked.run import worked_operating, worked_run
+from calc.worked.serving import worked_serving
 from presets.resolve import resolve
 
 SCENARIOS = {

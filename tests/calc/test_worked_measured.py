@@ -10,7 +10,7 @@ from calc.formulas import FORMULAS
 from calc.scenario import Scenario
 from calc.schedule import Scheduling, schedule
 from calc.schedule_examples import Example, example_requests, link_of, step_of
-from calc.worked_measured import worked_errors, worked_rate, worked_schedule, worked_share
+from calc.worked.measured import worked_errors, worked_rate, worked_schedule, worked_share
 from presets.resolve import resolve
 
 

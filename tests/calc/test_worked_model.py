@@ -6,7 +6,7 @@ from calc.formulas import FORMULAS
 from calc.memory.kv import compressed, kv_bytes_per_token, sequence_bytes
 from calc.parameters import count_parameters
 from calc.quantization import stored_bytes
-from calc.worked_model import worked_conversation, worked_token, worked_weights
+from calc.worked.model import worked_conversation, worked_token, worked_weights
 from presets import models
 
 MODELS = {one: models.load(one) for one in models.preset_ids() if one not in models.TEXTBOOK_MODELS}

@@ -7,7 +7,7 @@ from typing import Final
 
 from calc.arrays import first
 from calc.step import ServingPoint
-from calc.worked import Worked
+from calc.worked.formula import Worked
 
 FIXED_POINT: Final = (
     "users", "decode_step_s", "extra_s", "decoding_share", "prefill_seen", "decode_s", "decoding", "tpot_s", "ttft_s",

@@ -8,7 +8,7 @@ from calc.block_map import describe
 from calc.memory.kv import kv_bytes_per_token, sequence_bytes
 from calc.model import Attention, LatentAttention, ModelSpec
 from calc.quantization import cache_bytes
-from calc.worked import Worked
+from calc.worked.formula import Worked
 
 
 def worked_weights(*, parameters: int, stored_bytes: int) -> Worked:

@@ -1,11 +1,8 @@
-"""An answer's numbers as worked formulas: each formula of the registry with the inputs that the real objects hold.
-
-`Worked.result` is the number that the product shows; evaluating the formula on the inputs gives it again (tests hold that).
-"""
+"""One forward pass of a step model, asked for the arithmetic of each of its numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,16 +15,7 @@ from calc.step import Fidelity, StepEstimate, StepModel
 from calc.step.links import endpoint_factor, link_of
 from calc.step.rates import Rates, compute_class, link_bytes_per_s
 from calc.step.seconds import link_rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Worked:
-    """One formula with its numbers: the registry's id, its inputs, the number that is shown, and what it is about."""
-
-    formula: str
-    inputs: Mapping[str, float]
-    result: float
-    about: str = ""
+from calc.worked.formula import Worked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

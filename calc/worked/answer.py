@@ -1,4 +1,4 @@
-"""The steps of an answer at roofline and expected fidelity as worked formulas (the textbook's are in `calc.substitution`)."""
+"""The steps of an answer at roofline and expected fidelity as worked formulas (the textbook's are in `calc.worked.substitution`)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from calc.replica_model import replica_model
 from calc.result import Answer
 from calc.scenario import Fidelity, Traffic
 from calc.step import ServingPoint
-from calc.substitution import symbols_of
-from calc.worked import Worked, WorkedPass
-from calc.worked_memory import worked_ledger, worked_running
-from calc.worked_serving import worked_serving
+from calc.worked.formula import Worked
+from calc.worked.forward_pass import WorkedPass
+from calc.worked.memory import worked_ledger, worked_running
+from calc.worked.serving import worked_serving
+from calc.worked.substitution import symbols_of
 
 
 def worked_step(result: Answer, step: str) -> tuple[Worked, ...]:

@@ -7,7 +7,7 @@ from calc.proof import clock_of
 from calc.result import Answer
 from calc.simulation.results import SimulationResult
 from calc.simulation.step_table import StepTable
-from calc.worked import Worked
+from calc.worked.formula import Worked
 
 
 def worked_run(result: Answer, ran: SimulationResult) -> tuple[Worked, ...]:

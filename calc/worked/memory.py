@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calc.memory.engines import Ledger, LineKind
-from calc.worked import Worked
+from calc.worked.formula import Worked
 
 
 def worked_ledger(found: Ledger) -> tuple[Worked, ...]:

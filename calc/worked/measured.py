@@ -10,7 +10,8 @@ import numpy as np
 from calc.endpoint.report import EndpointReport, LevelRow, decode_pass, streams_alone
 from calc.schedule import Schedule
 from calc.step import Fidelity, StepModel
-from calc.worked import Worked, WorkedPass
+from calc.worked.formula import Worked
+from calc.worked.forward_pass import WorkedPass
 
 
 def worked_schedule(one: Schedule) -> tuple[Worked, ...]:
