@@ -157,7 +157,12 @@ def plan_json(result: Answer) -> Json:
 def _served_json(
     result: Answer, sequences: SequencesStep, decode: DecodeStep, prefill: PrefillStep, fleet: FleetStep
 ) -> Json:
-    """What a plan that serves has beyond its memory."""
+    """What a plan that serves has beyond its memory.
+
+    Three rates that are easily taken for each other (docs/plan-record.md): `output_tokens_per_s` of the whole plan at its
+    traffic, `decode_tokens_per_s` of one replica's decode step with no prompt between (`tokens_per_s` is the same
+    number), `capacity_tokens_per_s_per_gpu` of one GPU that has all the work that it can take.
+    """
     return {
         "replicas": fleet.replicas,
         "prefill_replicas": fleet.prefill_replicas,
@@ -175,7 +180,10 @@ def _served_json(
         "tpot_s": None if result.tpot_s is None else result.tpot_s.as_json(),
         "step_s": decode.time.step_s.as_json(),
         "e2e_s": fleet.e2e_s.as_json(),
-        "tokens_per_s": decode.tokens_per_s,
+        "decode_tokens_per_s": decode.tokens_per_s,
+        "tokens_per_s": decode.tokens_per_s,  # the name of before: it reads like the plan's throughput
+        "output_tokens_per_s": result.output_tokens_per_s,
+        "capacity_tokens_per_s_per_gpu": result.tokens_per_s_per_gpu,
         "rate_per_s": fleet.rate_per_s,
         "active": fleet.active,
         "prefill_busy": fleet.prefill_busy,

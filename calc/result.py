@@ -79,6 +79,13 @@ class Answer:
     nodes: int | None = None  # whole hosts that are paid for, where devices are bought so
 
     @property
+    def output_tokens_per_s(self) -> float | None:
+        """Output tokens per second that the whole plan makes at the traffic that is asked."""
+        if self.fleet is None:
+            return None
+        return self.fleet.rate_per_s * self.inputs.scenario.output_tokens
+
+    @property
     def tokens_per_s_per_gpu(self) -> float | None:
         """Output tokens per second that one GPU can make: of a full batch, and where prompts are timed, beside them."""
         if self.decode is None or self.fleet is None:

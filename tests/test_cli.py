@@ -282,6 +282,10 @@ def test_verbs_agree_about_one_replica_and_its_users(run):
     assert plan["prefill_s"]["best"] == pytest.approx(step["prefill"]["s"]["best"], rel=1e-6)
     made = plan["rate_per_s"] * 200
     assert made == pytest.approx(point["tokens_per_s"]["best"], rel=2e-3)
+    assert plan["output_tokens_per_s"] == pytest.approx(point["tokens_per_s"]["best"], rel=2e-3)
+    assert plan["decode_tokens_per_s"] == pytest.approx(step["decode"]["tokens_per_s"], rel=1e-6)
+    assert plan["tokens_per_s"] == plan["decode_tokens_per_s"]
+    assert plan["tokens_per_s"] > plan["output_tokens_per_s"]  # prompts come between the steps
     assert plan["usd_per_mtok_out"] == pytest.approx(plan["usd_per_hour"] / 3600 / made * 1e6, rel=2e-3)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +33,27 @@ def test_a_job_with_a_deadline_is_planned_for_its_rate_and_proven(capsys):
     assert first["verified"]["breaks_at_per_s"] >= first["rate_per_s"]
     assert first["verified"]["state"] != "saturated"
     assert record["searched"]["proven"]
+
+
+def test_a_plans_throughput_is_that_of_all_its_replicas_at_the_traffic_that_is_asked(capsys):
+    code, record = plan(capsys, *SMALL, "--rate", "40", "--tpot", "0.05", "--gpu", "h100-sxm5-80gb")
+    first = record["plans"][0]
+    assert code == 0
+    assert first["replicas"] > 1
+    assert first["output_tokens_per_s"] == pytest.approx(40 * 200)
+    assert first["output_tokens_per_s"] > first["decode_tokens_per_s"]  # which is one replica's
+    full = first["output_tokens_per_s"] / first["utilization"]
+    assert first["capacity_tokens_per_s_per_gpu"] * first["gpus"] == pytest.approx(full, rel=1e-9)
+    told = first["usd_per_hour"] / 3600 / first["output_tokens_per_s"] * 1e6
+    assert first["usd_per_mtok_out"] == pytest.approx(told, rel=1e-9)
+
+
+def test_the_document_names_every_field_of_a_plan_and_no_other(capsys):
+    """docs/plan-record.md: the first column of its tables, against a plan as it is printed."""
+    _, record = plan(capsys, *SMALL, "--rate", "1", "--gpu", "h100-sxm5-80gb")
+    text = (Path(__file__).parents[1] / "docs/plan-record.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(record["plans"][0])
 
 
 def test_a_mixture_that_a_person_chose_is_planned_under_the_engine_that_they_chose(capsys):
