@@ -53,14 +53,14 @@ SHORTEST_LIMIT = 4096
 Array = NDArray[np.float64]
 
 
-def engine_settings(scenario: Scenario, *, max_model_len: int | None) -> EngineSettings:
-    """What the scenario tells the engine at start."""
+def engine_settings(scenario: Scenario, layout: Layout, *, max_model_len: int | None) -> EngineSettings:
+    """What the scenario tells the engine at start: its most sequences of a replica are parted over the attention ranks."""
     return EngineSettings(
         engine=engine_named(scenario.engine),
         version=stated(scenario.engine_version),
         memory_utilization=scenario.memory_utilization,
         max_model_len=max_model_len,
-        max_seqs=scenario.max_seqs,
+        max_seqs=None if scenario.max_seqs is None else layout.share_of_rank(scenario.max_seqs),
         max_batched_tokens=scenario.max_batched_tokens,
         chunked_prefill=None if scenario.chunked_prefill else False,
         prefix_caching=None if scenario.prefix_caching else False,
@@ -142,7 +142,7 @@ def memory_of(
     spec: ModelSpec, accelerator: Accelerator, layout: Layout, scenario: Scenario
 ) -> tuple[MemoryStep, Ledger, int]:
     """Step 1 by the engine's rules: the ledger at the length limit, and the sequences of mean length that fit."""
-    chosen = engine_settings(scenario, max_model_len=length_limit(scenario, spec))
+    chosen = engine_settings(scenario, layout, max_model_len=length_limit(scenario, spec))
     found = ledger(spec, accelerator, layout, chosen, nearest=False)
     beside = adapter_bytes_per_gpu(
         spec, adapters=scenario.adapters, rank=scenario.adapter_rank, tp=layout.attention_tp

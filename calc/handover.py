@@ -28,7 +28,7 @@ from calc.scenario import Behind, Fidelity
 from calc.sizing import Limit
 
 DEFAULT_SEQUENCES = 256
-"""Most sequences at once that vLLM (on cards below 70 GiB) and TensorRT-LLM start with unless told otherwise."""
+"""Most sequences of a rank at once that vLLM (on cards below 70 GiB) and TensorRT-LLM start with unless told otherwise."""
 ONLINE_WEIGHTS = ("auto", "fp8")
 """Weight formats that need no other checkpoint: as stored, and what vLLM and SGLang quantise while loading."""
 DRAFT_OPTIONS = MappingProxyType(
@@ -169,7 +169,7 @@ def launch_settings(result: Answer, engine: Engine) -> EngineSettings:
     with; where memory binds, the engine's own pool limits it.
     """
     scenario, spec = result.inputs.scenario, result.inputs.spec
-    settings = engine_settings(scenario, max_model_len=length_limit(scenario, spec))
+    settings = engine_settings(scenario, result.layout, max_model_len=length_limit(scenario, spec))
     settings = replace(settings, engine=engine)
     if engine is not Engine(scenario.engine):
         settings = replace(settings, version=None, memory_utilization=None, available_kv_bytes=None)
@@ -178,11 +178,12 @@ def launch_settings(result: Answer, engine: Engine) -> EngineSettings:
     if result.sequences is None:
         return settings
     batch = result.sequences.batch
+    of_rank = result.layout.share_of_rank(batch)
     if engine in LLAMA_CPP_ENGINES:  # every slot has the whole length limit
-        return replace(settings, unified_cache=False, max_seqs=max(1, min(batch, settings.max_seqs or batch)))
+        return replace(settings, unified_cache=False, max_seqs=min(of_rank, settings.max_seqs or of_rank))
     bound = result.sequences.binding not in {Limit.KV_MEMORY, Limit.ENGINE}
-    if settings.max_seqs is None and (bound or batch > DEFAULT_SEQUENCES):
-        settings = replace(settings, max_seqs=max(1, batch))
+    if settings.max_seqs is None and (bound or of_rank > DEFAULT_SEQUENCES):
+        settings = replace(settings, max_seqs=of_rank)
     return settings
 
 

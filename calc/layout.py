@@ -43,6 +43,10 @@ class Layout:
         """Groups of GPUs in a replica that each hold whole attention, and the caches of their own sequences."""
         return self.attention_dp * self.dp
 
+    def share_of_rank(self, sequences: int) -> int:
+        """A replica's most sequences at once as each attention rank may take of them; at least one."""
+        return max(1, sequences // self.attention_ranks)
+
     @property
     def streams(self) -> int:
         """Schedulers of a replica that step beside each other, each with its share of the cache.

@@ -14,6 +14,8 @@ import numpy as np
 from calc import format as fmt
 from calc.engine import LLAMA_CPP_ENGINES, Engine
 from calc.errors import InputError
+from calc.layout import Layout
+from calc.memory.flag_scope import default_step_tokens
 from calc.memory.kv import sequence_bytes
 from calc.replica_model import replica_model
 from calc.result import Answer
@@ -24,7 +26,7 @@ from calc.simulation.disaggregation import MAX_REPLICAS, PrefillPool
 from calc.simulation.link import Link
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import SimulationResult
-from calc.simulation.rules import EngineRules, Speculation, engine_rules
+from calc.simulation.rules import MAX_COUNT, EngineRules, Speculation, engine_rules
 from calc.simulation.run import simulate
 from calc.simulation.state import LoadState
 from calc.simulation.step_table import StepTable
@@ -322,7 +324,7 @@ def rules_of(result: Answer) -> EngineRules:
     most = max(1, min(allowed) // streams) if allowed else None
     settings: dict[str, object] = {
         "max_seqs": most,
-        "token_budget": scenario.max_batched_tokens,
+        "token_budget": _chunk(scenario, result.layout),
         "prefix_cache": None if scenario.prefix_caching else False,
         "speculation": _speculation(scenario),
     }
@@ -338,6 +340,13 @@ def rules_of(result: Answer) -> EngineRules:
         "chunked_prefill": scenario.chunked_prefill,
     }
     return engine_rules(family, num_blocks=max(1, tokens // BLOCK_TOKENS), **settings)
+
+
+def _chunk(scenario: Scenario, layout: Layout) -> int:
+    """SGLang's prefill chunk of one rank; any prompt where they run whole (its flag is -1 then)."""
+    if not scenario.chunked_prefill:
+        return MAX_COUNT
+    return scenario.max_batched_tokens or default_step_tokens(scenario.engine, TOKEN_BUDGET, layout)
 
 
 def _tokens_of_replica(result: Answer) -> int:

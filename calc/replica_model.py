@@ -11,6 +11,7 @@ from math import ceil
 
 from calc.errors import MissingSpec
 from calc.layout import Layout
+from calc.memory.flag_scope import default_step_tokens
 from calc.profile import Profile, Schedule
 from calc.result import Inputs
 from calc.scenario import Fidelity, Scenario, stated
@@ -33,7 +34,7 @@ def replica_model(inputs: Inputs, layout: Layout, *, fidelity: str | None = None
         inputs.spec,
         offer.accelerator,
         layout,
-        tuned(offer.profile, scenario),
+        tuned(offer.profile, scenario, layout),
         fidelity=Fidelity.ROOFLINE if asked == Fidelity.TEXTBOOK else asked,
         quantization=stated(scenario.quantization),
         kv_dtype=scenario.kv_format,
@@ -42,11 +43,13 @@ def replica_model(inputs: Inputs, layout: Layout, *, fidelity: str | None = None
     )
 
 
-def tuned(profile: Profile, scenario: Scenario) -> Profile:
-    """The profile with the scenario's token budget of a step, and with prompts alone where they are not chunked."""
+def tuned(profile: Profile, scenario: Scenario, layout: Layout) -> Profile:
+    """The profile with the token budget of one scheduler's step, and with prompts alone where they are not chunked."""
     engine = profile.engine
-    if scenario.max_batched_tokens is not None:
-        engine = replace(engine, chunk_tokens=scenario.max_batched_tokens)
+    own = default_step_tokens(engine.engine, engine.chunk_tokens, layout)
+    chunk = scenario.max_batched_tokens or own
+    if chunk != engine.chunk_tokens:
+        engine = replace(engine, chunk_tokens=chunk)
     if not scenario.chunked_prefill:
         longest = max(engine.chunk_tokens, ceil(scenario.input_tokens))
         engine = replace(engine, schedule=Schedule.PREFILL_FIRST, chunk_tokens=longest)

@@ -49,7 +49,8 @@ class Scenario:
     """One planning question. The defaults are the first visit's: a 13B chat model on A100s at 10 requests/s.
 
     `quantization` and `kv_dtype` "auto": as the checkpoint is stored, and 16 bit. `tp` 0: the smallest degree that fits.
-    `max_batched_tokens`: an engine's token budget of a step, None: its own. `draft_tokens` above 0: speculative decoding
+    `max_batched_tokens`: the token budget of one scheduler's step, None: the engine's own; `max_seqs`: most sequences of a
+    replica at once. `draft_tokens` above 0: speculative decoding
     whose proposals cost nothing (looked up, or a head of the model), each kept with chance `acceptance`. `disaggregated`:
     prompts on replicas of their own, whose caches travel to those that decode. `prefix_share` of every prompt repeats earlier
     text, which comes back after `reuse_after_s` in the mean (None: it is always in the cache); `kv_offload`: where text

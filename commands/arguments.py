@@ -98,7 +98,7 @@ def add_planned(parser: argparse.ArgumentParser) -> None:
     add_formats(parser)
     add_traffic(parser)
     parser.add_argument("--max-model-len", type=tokens)
-    parser.add_argument("--max-seqs", type=tokens)
+    parser.add_argument("--max-seqs", type=tokens, help="sequences at once, of a replica")
     parser.add_argument("--kv-bytes-per-gpu", type=positive)
     parser.add_argument(
         "--pools",

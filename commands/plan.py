@@ -58,7 +58,7 @@ def add(verbs: Any) -> None:
     parser.add_argument("--device-memory-gib", type=positive)
     parser.add_argument("--no-paging", action="store_true", help="reserve --max-model-len for every sequence")
     parser.add_argument("--max-model-len", type=tokens)
-    parser.add_argument("--max-seqs", type=tokens)
+    parser.add_argument("--max-seqs", type=tokens, help="sequences at once, of a replica")
     parser.add_argument("--usd-per-gpu-hour", type=not_negative, help="your own price")
     parser.add_argument("--top", type=tokens, default=5)
     parser.add_argument(

@@ -137,8 +137,13 @@ HARDWARE_MORE = (
     _choice("engine", "Engine", Engine),
     _text("engine_version", "Engine version", empty="newest known"),
     _optional("util", "Memory share the engine may use", empty="engine default"),
-    _optional("max_seqs", "Most sequences at once", empty="no cap"),
-    _optional("budget", "Token budget of a step", empty="engine's default"),
+    _optional("max_seqs", "Most sequences at once", empty="no cap", explained="Of a whole replica."),
+    _optional(
+        "budget",
+        "Token budget of a step",
+        empty="engine's default",
+        explained="Of one scheduler: every rank of data-parallel attention has its own.",
+    ),
     _switch("chunked", "Chunked prefill", explained="Off: a prompt runs alone while decoding waits."),
     _switch("prefix_cache", "Prefix cache", explained="Off: shared prompt tokens are computed again."),
     _whole(

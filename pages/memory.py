@@ -49,7 +49,9 @@ def main() -> None:
     _predict(result, found)
     worked = (*worked_token(inputs.spec, inputs.scenario.kv_format), *worked_ledger(found))
     show_metrics(memory_metrics(found, worked))
-    settings = engine_settings(inputs.scenario, max_model_len=length_limit(inputs.scenario, inputs.spec))
+    settings = engine_settings(
+        inputs.scenario, result.layout, max_model_len=length_limit(inputs.scenario, inputs.spec)
+    )
     if not found.verdict.fits:
         draw_refusal(result, settings)
     steps = draw_bars(found)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from calc.engine import Engine
 from calc.layout import Layout
 from calc.memory.engines import EngineSettings
+from calc.memory.flag_scope import flag_value
 from calc.units import GB, GIB, MIB
 
 Pairs = list[tuple[str, object]]
@@ -74,9 +75,9 @@ def _more_than_one(value: int) -> int | None:
     return value if value > 1 else None
 
 
-def _sequences_per_rank(layout: Layout, settings: EngineSettings) -> int | None:
-    """The replica's most sequences at once, for an engine whose flag counts those of one attention rank."""
-    return None if settings.max_seqs is None else max(1, settings.max_seqs // layout.attention_ranks)
+def _counted(engine: Engine, layout: Layout, of_rank: Mapping[str, int | None]) -> Pairs:
+    """Flags that count what one attention rank does, or what all of them do, as the engine reads each."""
+    return [(flag, flag_value(engine, flag, value, layout)) for flag, value in of_rank.items()]
 
 
 def _host_cache(settings: EngineSettings, unit: float, *, gpus: int = 1) -> int | None:
@@ -103,8 +104,9 @@ def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str,
         ("--decode-context-parallel-size", _more_than_one(settings.decode_context_parallel)),
         ("--gpu-memory-utilization", settings.memory_utilization),
         ("--max-model-len", settings.max_model_len),
-        ("--max-num-batched-tokens", budget),
-        ("--max-num-seqs", _sequences_per_rank(layout, settings)),
+        *_counted(
+            Engine.VLLM, layout, {"--max-num-batched-tokens": budget, "--max-num-seqs": settings.max_seqs}
+        ),
         ("--block-size", settings.block_size),
         ("--kv-cache-dtype", cache_name(Engine.VLLM, settings.kv_dtype)),
         ("--quantization", settings.quantization if settings.quantization == "fp8" else None),
@@ -131,11 +133,17 @@ def _vllm(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str,
 
 
 def _sglang(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
-    """Its most running requests are those of all attention ranks: it divides them by `--dp-size`, so each needs one.
-
-    Source: `_resolve_max_num_reqs` of SGLang 0.5's model runner.
-    """
-    running = None if settings.max_seqs is None else max(settings.max_seqs, layout.attention_ranks)
+    counted = _counted(
+        Engine.SGLANG,
+        layout,
+        {
+            "--chunked-prefill-size": None
+            if settings.chunked_prefill is False
+            else settings.max_batched_tokens,
+            "--max-running-requests": settings.max_seqs,
+            "--max-mamba-cache-size": settings.state_slots,
+        },
+    )
     pairs: Pairs = [
         ("--model-path", model_id),
         ("--tp-size", _more_than_one(layout.tp)),
@@ -144,12 +152,11 @@ def _sglang(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[st
         ("--ep-size", _more_than_one(layout.ep)),
         ("--mem-fraction-static", settings.memory_utilization),
         ("--context-length", settings.max_model_len),
-        ("--chunked-prefill-size", -1 if settings.chunked_prefill is False else settings.max_batched_tokens),
-        ("--max-running-requests", running),
+        ("--chunked-prefill-size", -1 if settings.chunked_prefill is False else None),
+        *counted,
         ("--page-size", settings.block_size),
         ("--kv-cache-dtype", cache_name(Engine.SGLANG, settings.kv_dtype)),
         ("--quantization", settings.quantization if settings.quantization == "fp8" else None),
-        ("--max-mamba-cache-size", settings.state_slots),
         ("--swa-full-tokens-ratio", settings.window_pool_ratio),
     ]
     pairs += [
@@ -175,8 +182,11 @@ def _tensorrt_llm(model_id: str, layout: Layout, settings: EngineSettings) -> tu
         ("--ep_size", _more_than_one(layout.ep)),
         ("--kv_cache_free_gpu_memory_fraction", settings.memory_utilization),
         ("--max_seq_len", settings.max_model_len),
-        ("--max_num_tokens", settings.max_batched_tokens),
-        ("--max_batch_size", _sequences_per_rank(layout, settings)),
+        *_counted(
+            Engine.TENSORRT_LLM,
+            layout,
+            {"--max_num_tokens": settings.max_batched_tokens, "--max_batch_size": settings.max_seqs},
+        ),
         ("--extra_llm_api_options", TENSORRT_OPTIONS_FILE if tensorrt_options(layout, settings) else None),
     ]
     return _words(["trtllm-serve", model_id], pairs, [])

@@ -158,7 +158,11 @@ def screen(question: Question) -> Screened:
         operators = _operators(question, group, compiled)
         ids = tuple(offer.accelerator.id for offer in group.offers)
         batching = group.scheduling
-        key = (group.engine, batching.max_batched_tokens, batching.chunked_prefill, ids, operators.formats)
+        ranks = group.layout.attention_dp  # they part an engine's default budget
+        key = (
+            *(group.engine, batching.max_batched_tokens, batching.chunked_prefill, ranks),
+            *(ids, operators.formats),
+        )
         if key not in stacks:
             fidelity = Fidelity(question.inputs.scenario.fidelity)
             stacks[key] = stacks_of(_tuned(group), fidelity, operators.formats, known)
@@ -225,7 +229,9 @@ def _groups(question: Question, never: Counter[str]) -> Iterator[Group]:
 def _tuned(group: Group) -> list[Offer]:
     """The group's offers with profiles that know the token budget, and whether prompts are chunked."""
     return [
-        offer if offer.profile is None else replace(offer, profile=tuned(offer.profile, group.scenario))
+        offer
+        if offer.profile is None
+        else replace(offer, profile=tuned(offer.profile, group.scenario, group.layout))
         for offer in group.offers
     ]
 

@@ -64,7 +64,7 @@ def _sequences(result: Answer) -> Iterator[Worked]:
         return
     inputs = result.inputs
     kept = max(1, round(inputs.scenario.input_tokens + inputs.scenario.output_tokens))
-    settings = engine_settings(inputs.scenario, max_model_len=kept)
+    settings = engine_settings(inputs.scenario, result.layout, max_model_len=kept)
     mean = ledger(inputs.spec, inputs.offer.accelerator, result.layout, settings, nearest=False)
     yield from worked_running(mean)
 

@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 from calc.engine import Engine
+from calc.expected import engine_settings
 from calc.layout import Layout
-from calc.memory.engines import EngineSettings
+from calc.memory.engines import EngineSettings, ledger
+from calc.memory.flag_scope import FLAG_SCOPES, flag_value, rank_value
 from calc.memory.launch_flags import launch_flags, tensorrt_options
 from calc.memory.launch_table import SWITCH, TABLES, problems_of
+from calc.replica_model import replica_model
+from calc.scenario import Scenario
+from presets.resolve import resolve
 
 LAYOUTS = (Layout(), Layout(tp=4, pp=2, dp=2, ep=8), Layout(tp=8, attention_dp=8, ep=8))
 
@@ -108,15 +113,70 @@ def test_data_parallel_attention_is_spelled_as_each_engine_does():
     [
         (Engine.VLLM, "--max-num-seqs", 265, 33),  # each rank is an engine core with the whole flag
         (Engine.TENSORRT_LLM, "--max_batch_size", 265, 33),
-        (Engine.SGLANG, "--max-running-requests", 265, 265),  # SGLang divides the flag by dp_size itself
+        (Engine.SGLANG, "--max-running-requests", 265, 264),  # SGLang divides the flag by its ranks itself
         (Engine.VLLM, "--max-num-seqs", 3, 1),
         (Engine.SGLANG, "--max-running-requests", 3, 8),  # 3 // 8 would leave no request on any rank
     ],
 )
 def test_the_limit_of_sequences_is_of_one_rank_or_of_all_as_each_engine_counts(engine, flag, most, said):
-    layout = Layout(tp=8, attention_dp=8, ep=8)
-    words = launch_flags("m", layout, EngineSettings(engine=engine, max_seqs=most))
+    asked = Scenario(engine=engine, tp=8, attention_dp=8, ep=8, max_seqs=most)
+    words = launch_flags("m", asked.layout, engine_settings(asked, asked.layout, max_model_len=None))
     assert words[words.index(flag) + 1] == str(said)
+
+
+def test_replicas_behind_one_front_divide_no_flag_of_sglang():
+    """Attention DP parts the chunk and the requests; `--dp-size` alone starts whole servers (0.5.23, data parallelism)."""
+    asked = Scenario(engine="sglang", tp=2, dp=4, max_seqs=64, max_batched_tokens=2048)
+    words = launch_flags("m", asked.layout, engine_settings(asked, asked.layout, max_model_len=None))
+    assert words[words.index("--max-running-requests") + 1] == "16"
+    assert words[words.index("--chunked-prefill-size") + 1] == "2048"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("engine", "flag"), [(engine, flag) for engine, flags in FLAG_SCOPES.items() for flag in flags]
+)
+def test_what_a_rank_gets_of_a_flag_is_what_it_was_meant_to_get(engine, flag, layout):
+    typed = flag_value(engine, flag, 24, layout)
+    assert rank_value(engine, flag, typed, layout) == 24
+    assert flag_value(engine, flag, None, layout) is None
+
+
+def test_a_typed_budget_with_attention_dp_starts_what_is_timed():
+    """SGLang 0.5.23 logs "chunked prefill size is adjusted from 16384 to 2048" for a chunk of 2,048 on eight ranks."""
+    asked = Scenario(model="deepseek-ai/DeepSeek-V3", gpu="h200-sxm-141gb", engine="sglang", tp=8, ep=8)
+    split = replace(asked, attention_dp=8, max_batched_tokens=2048)
+    given = resolve(split)
+    assert replica_model(given, split.layout).profile.engine.chunk_tokens == 2048
+    words = launch_flags("m", split.layout, engine_settings(split, split.layout, max_model_len=None))
+    assert words[words.index("--chunked-prefill-size") + 1] == "16384"
+    found = ledger(
+        given.spec,
+        given.offer.accelerator,
+        split.layout,
+        engine_settings(split, split.layout, max_model_len=4096),
+        nearest=False,
+    )
+    # handle_gpu_memory_settings reads the undivided chunk: 512 + 1.5 x 16384 + 2 x 512 + 1024 + 4.5 x 512 x 8 MiB of the card
+    card_mib = given.offer.accelerator.driver_memory_bytes / 2**20
+    reserved = 512 + 1.5 * 16_384 + 2 * 512 + 1024 + 4.5 * 512 * 8
+    assert any(f"{(card_mib - reserved) / card_mib:.3f}" in text for text in found.assumptions)
+
+
+def test_without_a_budget_attention_dp_parts_the_engines_own_chunk():
+    """8,192 tokens on these cards, 1,024 on each of eight ranks; the command names no chunk, as the default is meant."""
+    asked = Scenario(model="deepseek-ai/DeepSeek-V3", gpu="h200-sxm-141gb", engine="sglang", tp=8, ep=8)
+    chunks = {
+        ranks: replica_model(resolve(one), one.layout).profile.engine.chunk_tokens
+        for ranks in (1, 8)
+        for one in [replace(asked, attention_dp=ranks)]
+    }
+    assert chunks == {1: 8192, 8: 1024}
+    split = replace(asked, attention_dp=8)
+    words = launch_flags("m", split.layout, engine_settings(split, split.layout, max_model_len=None))
+    assert "--chunked-prefill-size" not in words
+    vllm = replace(asked, engine="vllm", attention_dp=8)
+    assert replica_model(resolve(vllm), vllm.layout).profile.engine.chunk_tokens == 8192
 
 
 def test_pools_and_host_memory_are_spelled_as_each_engine_does():

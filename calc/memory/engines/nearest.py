@@ -199,10 +199,11 @@ def _flags(start: Step, ledger: Ledger) -> Iterator[Step]:
         return
     for tokens, sequences in SMALL_BATCHES:
         if tokens < (settings.max_batched_tokens or 10**9) or sequences < (settings.max_seqs or 10**9):
+            ranks = start.layout.attention_ranks
             yield replace(
                 start,
-                text=f"Limit a step to {tokens:,} tokens and {sequences:,} sequences.",
-                named=(("max_batched_tokens", str(tokens)), ("max_seqs", str(sequences))),
+                text=f"Limit a step{' of each rank' if ranks > 1 else ''} to {tokens:,} tokens and {sequences:,} sequences.",
+                named=(("max_batched_tokens", str(tokens)), ("max_seqs", str(ranks * sequences))),
                 settings=replace(settings, max_batched_tokens=tokens, max_seqs=sequences),
             )
 

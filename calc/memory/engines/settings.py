@@ -19,9 +19,12 @@ check no list leave the choice to the attention kernel, whose usual sizes are th
 class EngineSettings:
     """Start-up settings of one engine; None means the engine's own default for its version and the card.
 
+    Counts of tokens and sequences are those of one attention rank's scheduler; `calc.memory.flag_scope` turns them into
+    what a flag says.
+
     memory_utilization: vLLM's share of the card, SGLang's static fraction, TensorRT-LLM's share of what is free.
     max_batched_tokens: vLLM's token budget of a step, SGLang's prefill chunk, llama.cpp's micro batch (`n_ubatch`).
-    max_seqs: most sequences at once; llama.cpp's parallel slots.
+    max_seqs: most sequences at once; llama.cpp's parallel slots. state_slots: SGLang's slots of recurrent state.
     quantization: what-if weight format; None keeps the checkpoint's own. kv_dtype: None is the engine's "auto".
     device_memory_bytes: memory as the CUDA runtime totals it. available_kv_bytes: skips the ledger; the KV arithmetic
     alone is tested on that many bytes per GPU.

@@ -42,6 +42,7 @@ from calc.memory.engines.sharding import (
     shard_plan,
     stage_weights,
 )
+from calc.memory.flag_scope import CHUNK_FLAG, flag_value
 from calc.model import ModelSpec
 from calc.provenance import Estimate, Provenance
 from calc.units import GIB, MIB
@@ -160,7 +161,7 @@ def _start(
         pp=layout.pp,
         attention_dp=layout.attention_dp,
         shape=shape,
-        chunk=settings.max_batched_tokens,
+        chunk=flag_value(Engine.SGLANG, CHUNK_FLAG, settings.max_batched_tokens, layout),
     )
     named = (settings.kv_dtype or "auto").lower()
     if named == "auto" and shape.compressed:

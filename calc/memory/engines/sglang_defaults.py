@@ -74,7 +74,8 @@ def default_static_fraction(
     """`mem_fraction_static` when it is not given, from the card's memory and the layout.
 
     Up to spring 2025 a table by TP; in summer 2025 a reserve by card size; since late 2025 a reserve from the prefill chunk
-    and the largest graph batch, lowered for models with a vision tower.
+    and the largest graph batch, lowered for models with a vision tower. `chunk` is what the flag says: it is read before the
+    ranks of data-parallel attention part it.
     """
     if version < (0, 4, 7):
         known = max(key for key in LEGACY_FRACTIONS if key <= max(tp, 1))
