@@ -1,11 +1,15 @@
 """A scripted HTTP server on loopback that streams as told: each behaviour is a coroutine that writes bytes.
 
 The model's name chooses the behaviour, so that one server shows them all. Every behaviour is bounded in time.
+
+A server that follows a client (`follow`) waits for each piece of a stream to be read before it goes on. A sleep between
+two pieces is then the least that can lie between the client's two stamps, however busy the machine is.
 """
 
 import asyncio
 import json
 import threading
+from contextlib import suppress
 
 PROMPT_TOKENS = 40
 
@@ -29,24 +33,41 @@ def usage(n, cached=0):
     )
 
 
+READ_S = 2.0  # for a piece to be read; a client that has given up never reads it
 DONE = b"data: [DONE]\n\n"
 STREAM = "text/event-stream"
+LINES = "application/x-ndjson"
 
 
 class Reply:
-    def __init__(self, writer):
+    def __init__(self, writer, *, following):
         self.writer = writer
+        self.following = following
+        self.unread = 0
+        self.all_read = asyncio.Event()
 
     async def head(self, code=200, kind=STREAM, **headers):
+        self.following &= code == 200 and kind in (STREAM, LINES)
         lines = [f"HTTP/1.1 {code} X", f"Content-Type: {kind}", "Connection: close"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
-        await self.send("\r\n".join(lines).encode() + b"\r\n\r\n")
+        self.writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
+        await self.writer.drain()
 
     async def send(self, data, then_s=0.0):
+        self.unread += len(data)
+        self.all_read.clear()
         self.writer.write(data)
         await self.writer.drain()
+        if self.following:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.all_read.wait(), READ_S)
         if then_s:
             await asyncio.sleep(then_s)
+
+    def was_read(self, size):
+        self.unread -= size
+        if self.unread <= 0:
+            self.all_read.set()
 
     async def plain(self, code, content, kind="application/json"):
         await self.head(code, kind)
@@ -225,7 +246,7 @@ async def tool_call(reply, body):
 
 
 async def ollama(reply, body):
-    await reply.head(200, "application/x-ndjson")
+    await reply.head(200, LINES)
     n = body["options"]["num_predict"]
     for _ in range(n):
         await reply.send(json.dumps({"response": "a", "done": False}).encode() + b"\n", 0.005)
@@ -252,6 +273,16 @@ class ScriptedServer:
         self.bodies = []
         self.headers = []
         self.in_flight = self.most_in_flight = 0
+        self._reply = None
+        self._following = False
+
+    def follow(self, client):
+        """Wait for this client, which has one request at a time, to read each piece."""
+        self._following = True
+        client.watch = lambda data, _now: self._loop.call_soon_threadsafe(self._was_read, len(data))
+
+    def _was_read(self, size):
+        self._reply.was_read(size)
 
     def __enter__(self):
         self._loop = asyncio.new_event_loop()
@@ -287,7 +318,8 @@ class ScriptedServer:
             self.headers.append(headers)
             self.in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self.in_flight)
-            await self._answer(first.split()[1], headers, body, Reply(writer))
+            self._reply = Reply(writer, following=self._following)
+            await self._answer(first.split()[1], headers, body, self._reply)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:

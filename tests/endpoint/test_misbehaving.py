@@ -1,5 +1,5 @@
 """A server that misbehaves: each way is measured rightly, or tagged or named. Times are only bounded from below, by sleeps
-that the server makes, or compared with each other."""
+that the server makes after its last piece was read, or compared with each other."""
 
 import pytest
 from event_loop import finished
@@ -17,6 +17,7 @@ def asked(server, behaviour, *, api=Api.CHAT, tokens=8, key=None, limits=QUICK):
     async def once():
         target = checked_target(server.url, Policy())
         async with EndpointClient.open(target, api, key=key, limits=limits) as client:
+            server.follow(client)
             return await client.ask(Ask(model=behaviour, prompt="hello", max_tokens=tokens), stage="test")
 
     return finished(once())
@@ -128,7 +129,6 @@ def test_failures_by_name(scripted, behaviour, fault):
     sample = asked(scripted, behaviour)
     assert sample.fault == fault
     assert not sample.ok
-    assert sample.end_s - sample.start_s < 4  # every way of failing is bounded in time
 
 
 def test_a_closed_port_is_refused_by_name():
