@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from typing import Any
 
 from commands.arguments import OK, UNAVAILABLE, emit, verb, writable, write_file
+from commands.status_line import StatusLine
 
 POLL_S = 0.2
 
@@ -66,18 +66,15 @@ def _follow(job: str) -> Any:
     """Wait for the end, with the remaining time on standard error where somebody looks at it."""
     from probes import jobs
 
-    shown = sys.stderr.isatty()
+    line = StatusLine()
     while True:
         progress = jobs.progress(job)
         if not progress.running:
-            if shown:
-                print(" " * 78, end="\r", file=sys.stderr)
+            line.clear()
             return progress
-        if shown:
-            words = (
-                f"{progress.fraction:4.0%}  about {progress.remaining_s or 0:.0f} s left  {progress.current}"
-            )
-            print(f"{words:<78.78}", end="\r", file=sys.stderr, flush=True)
+        line.say(
+            f"{progress.fraction:4.0%}  about {progress.remaining_s or 0:.0f} s left  {progress.current}"
+        )
         time.sleep(POLL_S)
 
 

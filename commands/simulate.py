@@ -27,6 +27,8 @@ from commands.simulate_experiment import experiment_of
 from commands.simulate_features import add_features, refuse_unused, told_of_features
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from calc.simulation.capacity import Capacity
     from calc.simulation.replicated import Experiment
 
@@ -120,13 +122,13 @@ def run(arguments: argparse.Namespace) -> int:
     writable("--csv", arguments.csv)
     writable("--chrome-trace", arguments.chrome_trace)
     experiment = experiment_of(arguments)
-    with patience():
+    with patience() as told:
         if arguments.find:
-            record, lines = _found(arguments, experiment)
+            record, lines = _found(arguments, experiment, told)
         elif arguments.repeat > 1:
             record, lines = _repeated(arguments, experiment)
         else:
-            record, lines = _single(arguments, experiment)
+            record, lines = _single(arguments, experiment, told)
     record["wall_s"] = time.perf_counter() - began
     emit(arguments, record, lines)
     return INFEASIBLE if record["state"] == "saturated" else OK
@@ -140,11 +142,17 @@ def _rate(text: str) -> float:
     return value
 
 
-def _single(arguments: argparse.Namespace, experiment: Experiment) -> tuple[dict[str, Any], list[str]]:
+def _single(
+    arguments: argparse.Namespace, experiment: Experiment, told: Callable[[str], None]
+) -> tuple[dict[str, Any], list[str]]:
     from calc.simulation.export import chrome_trace, request_lines
     from calc.simulation.replicated import summary
 
-    result = experiment.run(log_passes=LOGGED_PASSES if arguments.chrome_trace else 0)
+    def running(share: float) -> bool:
+        told(f"{share:4.0%} of the requests have their answer")
+        return True
+
+    result = experiment.run(log_passes=LOGGED_PASSES if arguments.chrome_trace else 0, progress=running)
     if arguments.csv:
         write_file("--csv", arguments.csv, request_lines(result))
     if arguments.chrome_trace:
@@ -202,9 +210,15 @@ def _repeated(arguments: argparse.Namespace, experiment: Experiment) -> tuple[di
     return record, lines
 
 
-def _found(arguments: argparse.Namespace, experiment: Experiment) -> tuple[dict[str, Any], list[str]]:
-    from calc.simulation.capacity import Searched, fewest_replicas, largest_rate
+def _found(
+    arguments: argparse.Namespace, experiment: Experiment, told: Callable[[str], None]
+) -> tuple[dict[str, Any], list[str]]:
+    from calc.simulation.capacity import Searched, Trial, fewest_replicas, largest_rate
     from calc.simulation.replicated import summary
+
+    def tried(trial: Trial) -> None:
+        held = "holds" if trial.holds else "breaks"
+        told(f"{trial.rate_per_s:.4g} requests/s on {trial.replicas} replica(s): the promise {held}")
 
     searched = Searched(
         requests=experiment.table(),
@@ -214,9 +228,9 @@ def _found(arguments: argparse.Namespace, experiment: Experiment) -> tuple[dict[
         cluster=experiment.cluster,
     )
     if arguments.find == "rate":
-        capacity: Capacity = largest_rate(searched, replicas=arguments.replicas)
+        capacity: Capacity = largest_rate(searched, replicas=arguments.replicas, told=tried)
     else:
-        capacity = fewest_replicas(searched)
+        capacity = fewest_replicas(searched, told=tried)
     best = capacity.best
     trials = [{"rate_per_s": t.rate_per_s, "replicas": t.replicas, "holds": t.holds} for t in capacity.trials]
     if best is None or best.result is None:
