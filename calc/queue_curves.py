@@ -168,6 +168,11 @@ class SimulatedPoint:
         """Distance of the mean from the formula, in standard errors."""
         return abs(self.mean_s - self.formula_mean_s) / self.standard_error_s
 
+    @property
+    def by_littles_law(self) -> float:
+        """Requests in the system by Little's law, from the rate and the mean time that were measured."""
+        return self.arrivals_per_s * self.whole_mean_s
+
 
 def simulated_points(
     kind: QueueKind,

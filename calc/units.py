@@ -20,3 +20,4 @@ US = 1e-6
 NS = 1e-9
 HOUR_S = 3600.0
 DAY_S = 86400.0
+PERCENT = 0.01  # of a share

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import streamlit as st
 
 from calc import format as fmt
-from calc.queue_curves import QueueKind, SimulatedPoint, TimedQueue, queue_of, simulated_points
-from calc.queueing import closed_forms, erlang_c
-from calc.units import MS
+from calc.asked_queue import AskedQueue, arrivals_at
+from calc.queue_curves import QueueKind, SimulatedPoint, simulated_points
+from calc.units import MS, PERCENT
 
 MOST_LOAD_SHOWN = 120.0
 FASTEST_PER_S = 1e6
@@ -19,48 +17,7 @@ TOLD_LOAD = 0.8
 SEED = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One queue: its kind, its traffic and its servers."""
-
-    kind: QueueKind
-    arrivals_per_s: float
-    service_s: float
-    replicas: int
-    limit_s: float
-
-    @property
-    def load(self) -> float:
-        return float(
-            closed_forms.utilisation(
-                arrivals_per_s=self.arrivals_per_s, service_s=self.service_s, servers=self.replicas
-            )
-        )
-
-    @property
-    def queue(self) -> TimedQueue:
-        return queue_of(self.kind, load=self.load, service_s=self.service_s, servers=self.replicas)
-
-    def symbols(self) -> dict[str, float]:
-        """What the page's formulas are written in."""
-        offered = self.arrivals_per_s * self.service_s
-        return {
-            "arrivals_per_s": self.arrivals_per_s,
-            "service_s": self.service_s,
-            "size_s": self.service_s,
-            "servers": self.replicas,
-            "utilisation": self.load,
-            "offered_load": offered,
-            "waiting_share": erlang_c(offered_load=offered, servers=self.replicas),
-            "arrival_scv": 1.0,
-            "service_scv": 1.0,
-            "percentile": 95.0,
-            "limit_s": self.limit_s,
-            "time_in_system_s": self.queue.mean_time_s,
-        }
-
-
-def draw_controls() -> Asked:
+def draw_controls() -> AskedQueue:
     """The queue in numbers; the load's slider moves the arrivals."""
     kind = QueueKind(
         st.selectbox("Queue", [str(one) for one in QueueKind], key="q_kind", bind="query-params")
@@ -76,7 +33,7 @@ def draw_controls() -> Asked:
     limit_ms = row[3].number_input(
         "p95 limit, ms", 0.01, 1e7, 150.0, format="%g", key="q_p95", bind="query-params"
     )
-    asked = Asked(
+    asked = AskedQueue(
         kind=kind,
         arrivals_per_s=float(arrivals),
         service_s=service_ms * MS,
@@ -102,7 +59,8 @@ def draw_controls() -> Asked:
 
 def _move_load() -> None:
     state = st.session_state
-    rate = state["q-load"] / 100 * state["q_n"] / (state["q_ms"] * MS)
+    load, servers, service_s = state["q-load"] * PERCENT, state["q_n"], state["q_ms"] * MS
+    rate = arrivals_at(load=load, service_s=service_s, servers=servers)
     state["q_rate"] = float(f"{min(FASTEST_PER_S, rate):.6g}")
 
 
@@ -122,7 +80,7 @@ def _points(kind: QueueKind, service_s: float, replicas: int) -> tuple[Simulated
     )
 
 
-def draw_simulation(asked: Asked) -> tuple[SimulatedPoint, ...]:
+def draw_simulation(asked: AskedQueue) -> tuple[SimulatedPoint, ...]:
     """The same queue simulated, when asked for, and how far it is from its formula."""
     if not st.toggle(f"Simulate {fmt.count(SIMULATED_REQUESTS)} requests at each load", key="q-simulate"):
         return ()
@@ -133,7 +91,7 @@ def draw_simulation(asked: Asked) -> tuple[SimulatedPoint, ...]:
         f"At {fmt.percent(TOLD_LOAD)} load the simulated mean is {fmt.seconds(told.mean_s)}, "
         f"{fmt.significant(told.errors_apart, 2)} standard errors from the formula's {fmt.seconds(told.formula_mean_s)} "
         f"(batch means). Little's law: {fmt.significant(told.arrivals_per_s)} arrivals per second x "
-        f"{fmt.seconds(told.whole_mean_s)} = {fmt.significant(told.arrivals_per_s * told.whole_mean_s)} requests in the "
+        f"{fmt.seconds(told.whole_mean_s)} = {fmt.significant(told.by_littles_law)} requests in the "
         f"system; counted over time: {fmt.significant(told.in_system)}."
     )
     return points

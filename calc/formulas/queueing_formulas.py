@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import exp
+
 from calc.formulas.record import Example, Formula, Symbol, in_seconds
 from calc.formulas.symbols import named
-from calc.queueing import closed_forms, erlang_c
+from calc.queueing import closed_forms, erlang_c, tails
 
 TOPIC = "Queueing"
+STAYS = Symbol(name="time_tail", latex="P(T > t)", meaning="share of requests that stay longer than t")
 LINE = "LINE queueing solver 3.0.8 (line-solver.sourceforge.net), qsys functions"
 
 
@@ -99,6 +102,92 @@ QUEUE_FORMULAS = (
             value=0.29957,
             rel=1e-3,
             source="worked case mm1-40-50",
+        ),
+    ),
+    Formula(
+        id="mean_time_s",
+        title="Mean time from the mean wait",
+        topic=TOPIC,
+        result=in_seconds("mean_time_s", r"\overline{T}", "mean time in system"),
+        template=r"${mean_wait_s} + ${service_s}",
+        parameters=named("mean_wait_s", "service_s"),
+        function=closed_forms.mean_time_s,
+        example=Example(
+            inputs={"mean_wait_s": 0.040, "service_s": 0.020},
+            value=0.060,
+            rel=1e-9,
+            source="worked case md1-half-wait: a wait of 40 ms before 20 ms of service",
+        ),
+    ),
+    Formula(
+        id="line_clears_per_s",
+        title="How fast a line of waiting requests shrinks",
+        topic=TOPIC,
+        result=Symbol(
+            name="line_clears_per_s",
+            latex=r"\eta",
+            meaning="requests per second by which a line shrinks",
+            unit="1/second",
+        ),
+        template=r"\frac{${servers}}{${service_s}} - ${arrivals_per_s}",
+        parameters=named("servers", "service_s", "arrivals_per_s"),
+        function=tails.line_clears_per_s,
+        example=Example(
+            inputs={"servers": 4, "service_s": 0.020, "arrivals_per_s": 160},
+            value=40.0,
+            rel=1e-9,
+            source="by hand: four servers of 50 a second, of which 160 are asked for",
+        ),
+    ),
+    Formula(
+        id="mmc_time_tail",
+        title="M/M/c: share that stays longer",
+        topic=TOPIC,
+        result=STAYS,
+        template=r"e^{-${t_s} / ${service_s}} + \frac{${waiting_share}}{${service_s}} \cdot "
+        r"\frac{e^{-${line_clears_per_s} \cdot ${t_s}} - e^{-${t_s} / ${service_s}}}"
+        r"{1 / ${service_s} - ${line_clears_per_s}}",
+        parameters=named("t_s", "service_s", "waiting_share", "line_clears_per_s"),
+        function=tails.mmc_time_tail,
+        example=Example(
+            inputs={"t_s": 1.0, "service_s": 1.0, "waiting_share": 0.1, "line_clears_per_s": 1.5},
+            value=1.2 * exp(-1.0) - 0.2 * exp(-1.5),
+            rel=1e-9,
+            source="by hand: two servers at a quarter of their load",
+        ),
+    ),
+    Formula(
+        id="md1_time_tail",
+        title="M/D/1: share that stays longer",
+        topic=TOPIC,
+        result=STAYS,
+        template=r"1 - (1 - ${utilisation}) \sum_{0 \le j \le x} \frac{(-${utilisation} \cdot (x - j))^j}{j!} \cdot "
+        r"e^{${utilisation} \cdot (x - j)} \Big|_{x = ${t_s} / ${service_s} - 1}",
+        parameters=named("t_s", "utilisation", "service_s"),
+        function=tails.md1_time_tail,
+        example=Example(
+            inputs={"t_s": 1.5, "utilisation": 0.8, "service_s": 1.0},
+            value=1.0 - 0.2 * exp(0.4),
+            rel=1e-9,
+            source="Erlang 1909: a wait of up to one service, where the sum has one term",
+        ),
+    ),
+    Formula(
+        id="sharing_time_tail",
+        title="Sharing: share that stays longer",
+        topic=TOPIC,
+        result=STAYS,
+        template=r"2 (1 - ${utilisation}) \int_0^\pi \frac{e^{(2 \varphi - \theta) \cot \theta}}{1 + e^{\pi \cot \theta}} "
+        r"\cdot \frac{\sin \theta}{D^2} \cdot e^{-D \cdot ${t_s} / ${service_s}} d\theta "
+        r"\Big|_{D = \left| e^{i \theta} - \sqrt{${utilisation}} \right|^2, \varphi = \arg(e^{i \theta} - "
+        r"\sqrt{${utilisation}})}",
+        parameters=named("t_s", "utilisation", "service_s"),
+        function=tails.sharing_time_tail,
+        example=Example(
+            inputs={"t_s": 0.0, "utilisation": 0.8, "service_s": 1.0},
+            value=1.0,
+            rel=1e-9,
+            source="by hand: every request stays longer than no time",
         ),
     ),
     Formula(

@@ -7,6 +7,7 @@
     sharing          LoadDependentSharing            continuous batching, end to end
     decode_load      decode_load, affine_decode_load     the running batch under a traffic
     bulk             BulkService                     static batching
+    tails            shares that stay longer than a time: the equations behind the percentiles
     simulated        simulate_line, simulate_sharing     dots beside the curves
 
 Every queue says when it holds, and is `stable`, `near saturation` or `saturated`; a saturated one has infinite times.

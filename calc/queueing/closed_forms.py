@@ -47,6 +47,14 @@ def mm1_mean_wait_s(*, utilisation: Numbers, service_s: Numbers) -> Numbers:
     return _over_idle(utilisation, utilisation, service_s)
 
 
+def mean_time_s(*, mean_wait_s: Numbers, service_s: Numbers) -> Numbers:
+    """Mean time in a system: the wait, then the service.
+
+    Source: definition. Ignores: nothing.
+    """
+    return mean_wait_s + service_s
+
+
 def md1_mean_wait_s(*, utilisation: Numbers, service_s: Numbers) -> Numbers:
     """Mean wait before service in M/D/1, ρ·S/(2·(1 - ρ)): half of M/M/1, because the work is even.
 

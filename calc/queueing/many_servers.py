@@ -91,8 +91,14 @@ class MMc(TailQueue):
         return self.waiting_share * exp(-self._spare_per_s * t_s)
 
     def _time_tail(self, t_s: float) -> float:
-        rate = 1.0 / self.service_s
-        return exp(-rate * t_s) + self.waiting_share * rate * _both(rate, self._spare_per_s, t_s)
+        return still_there(
+            t_s, rate=1.0 / self.service_s, waiting_share=self.waiting_share, spare=self._spare_per_s
+        )
+
+
+def still_there(t: float, *, rate: float, waiting_share: float, spare: float) -> float:
+    """P(time > t) of M/M/c: served from the start, or waited for a line that clears at `spare` first."""
+    return exp(-rate * t) + waiting_share * rate * _both(rate, spare, t)
 
 
 def _both(rate: float, spare: float, t: float) -> float:
