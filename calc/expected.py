@@ -105,10 +105,16 @@ class Replica:
     def requests_per_s(self) -> Array:
         return np.asarray(self.users / self.point.e2e_s.best, dtype=float)
 
-    def largest(self, kept: NDArray[np.bool_]) -> int:
-        """The largest concurrency up to which every point keeps its limit; 0 when the first one does not."""
-        first_missed = int(np.argmin(kept)) if not kept.all() else len(kept)
-        return int(self.users[first_missed - 1]) if first_missed else 0
+    def largest(self, curve: Estimate, limit: float) -> int:
+        """The largest concurrency up to which a curve keeps its limit, read between the points; 0 when the first misses it."""
+        reached = np.broadcast_to(curve.best, self.users.shape)
+        kept = reached <= limit
+        if kept.all():
+            return int(self.users[-1])
+        missed = int(np.argmin(kept))
+        if missed == 0:
+            return 0
+        return int(np.interp(limit, reached[missed - 1 : missed + 1], self.users[missed - 1 : missed + 1]))
 
     @property
     def best_users(self) -> int:
@@ -132,10 +138,17 @@ class Replica:
         """A value at each concurrency, or one for all, read between those that were asked."""
         return float(np.interp(users, self.users, np.broadcast_to(values, self.users.shape)))
 
+    @property
+    def _most_so_far(self) -> Array:
+        return np.maximum.accumulate(self.requests_per_s)
+
     def users_at(self, requests_per_s: float) -> float:
         """The least concurrency at which the replica finishes that many requests per second."""
-        most_so_far = np.maximum.accumulate(self.requests_per_s)
-        return float(np.interp(requests_per_s, most_so_far, self.users, left=self.users[0]))
+        return float(np.interp(requests_per_s, self._most_so_far, self.users, left=self.users[0]))
+
+    def most_requests_per_s(self, batch: int) -> float:
+        """Requests per second that the replica can finish with up to `batch` at once: it need not run them all at once."""
+        return float(np.interp(batch, self.users, self._most_so_far))
 
 
 def memory_of(
@@ -236,9 +249,7 @@ def sequences_of(replica: Replica, slo: Slo, scenario: Scenario, *, fit: int) ->
         (Limit.E2E, slo.e2e_s, point.e2e_s),
     )
     allowed = {
-        name: replica.largest(np.broadcast_to(reached.best, replica.users.shape) <= target)
-        for name, target, reached in targets
-        if target is not None
+        name: replica.largest(reached, target) for name, target, reached in targets if target is not None
     }
     top = int(replica.users[-1])
     limits = {Limit.ENGINE: float(_most_of_engine(scenario)), Limit.KV_MEMORY: float(fit)}
@@ -279,7 +290,7 @@ def fleet_of(replica: Replica, workload: Workload, *, batch: int, headroom: floa
         active, rate, busy = asked, asked / replica.at(e2e, users).best, asked / batch
     else:
         rate = workload.rate_per_s * workload.peak_factor
-        busy = rate / float(np.interp(batch, replica.users, replica.requests_per_s))
+        busy = rate / replica.most_requests_per_s(batch)
         replicas = max(1, ceil(busy * (1.0 + headroom)))
         users = replica.users_at(rate / replicas)
         active = rate * replica.at(e2e, users).best

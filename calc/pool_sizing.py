@@ -43,7 +43,7 @@ def pools_of(replica: Replica, scenario: Scenario, *, batch: int) -> tuple[Fleet
     prompt_s = first(point.prefill_s)
     prefill_busy = rate * prompt_s / streams
     decoding = np.asarray(point.decoding, dtype=float) * streams
-    per_s = decoding / (point.tpot_s.best * workload.output.mean_tokens)
+    per_s = np.maximum.accumulate(decoding / (point.tpot_s.best * workload.output.mean_tokens))
     decode_busy = rate / float(np.interp(batch, decoding, per_s))
     decoders = max(1, ceil(decode_busy * (1.0 + scenario.headroom) - ROUNDING))
     users = float(np.interp(rate / decoders, per_s, replica.users))
