@@ -172,7 +172,7 @@ def memory_of(
     if chosen.engine in LLAMA_CPP_ENGINES:
         slots = most_slots(spec, accelerator, layout, chosen)
         running = slots if chosen.max_seqs is None else min(slots, chosen.max_seqs)
-        each = length_limit(scenario, spec)  # a slot has cells of its own
+        each = found.kv.tokens  # a slot has cells of its own for the longest sequence
     fit = running * ranks if mean.kv.available_bytes > 0 else 0
     rank = found.tightest
     weights = rank.bytes_of(LineKind.WEIGHTS)

@@ -273,6 +273,8 @@ def _notes(result: Answer, commands: tuple[Command, ...]) -> tuple[str, ...]:
         )
     if command.engine in LLAMA_CPP_ENGINES:
         notes.append("llama.cpp reads a GGUF file: name the converted one in place of the model id.")
+    if command.engine is Engine.LLAMA_CPP:
+        notes.append("The command's context is that of all slots together; a request can use its own slot's.")
     if scenario.fidelity == Fidelity.TEXTBOOK:
         notes.append("Planned at textbook fidelity: the engine's own memory rules were not asked.")
     if scenario.kv_bytes_per_gpu is not None and command.engine is not Engine.VLLM:

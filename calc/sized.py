@@ -369,6 +369,8 @@ def _expected_assumptions(inputs: Inputs) -> tuple[str, ...]:
         f"{fmt.percent(scenario.headroom)} headroom",
         *_without_stream(scenario),
     ]
+    if scenario.engine in LLAMA_CPP_ENGINES:
+        lines.append(f"every slot has cells of its own for {fmt.count(limit)} tokens; none are shared")
     if scenario.workload.prefix_share > 0 and scenario.reuse_after_s is not None:
         lines.append("a text goes to the replica that has it; the cache drops what was used least recently")
     if scenario.slo.percentile is not None:

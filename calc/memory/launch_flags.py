@@ -193,7 +193,11 @@ def _tensorrt_llm(model_id: str, layout: Layout, settings: EngineSettings) -> tu
 
 
 def _llama_cpp(model_id: str, layout: Layout, settings: EngineSettings) -> tuple[str, ...]:
-    """No degree is named: llama.cpp splits over all GPUs that it sees, by layers unless told to share each tensor."""
+    """No degree is named: llama.cpp splits over all GPUs that it sees, by layers unless told to share each tensor.
+
+    Slots are always named: without a number newer servers start four that share the context. With one, `--ctx-size` is
+    parted evenly among the slots unless they share it (tools/server/server.cpp and src/llama-context.cpp, read 2026-11-30).
+    """
     context = settings.max_model_len
     slots = settings.max_seqs or 1
     if context is not None and not settings.unified_cache:
@@ -201,7 +205,7 @@ def _llama_cpp(model_id: str, layout: Layout, settings: EngineSettings) -> tuple
     pairs: Pairs = [
         ("--model", model_id),
         ("--ctx-size", context),
-        ("--parallel", _more_than_one(slots)),
+        ("--parallel", slots),
         ("--ubatch-size", settings.max_batched_tokens),
         ("--n-gpu-layers", settings.gpu_layers),
         ("--split-mode", "tensor" if layout.tp > 1 else None),

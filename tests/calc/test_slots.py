@@ -11,6 +11,7 @@ from calc.layout import Layout
 from calc.memory.engines import ledger
 from calc.memory.engines.llama_cpp import MOST_SLOTS, most_slots
 from calc.memory.engines.settings import EngineSettings
+from calc.memory.launch_flags import launch_flags
 from calc.scenario import Scenario
 from calc.sizing import Limit
 from presets import accelerators, models
@@ -69,3 +70,21 @@ def test_the_command_starts_as_many_slots_as_the_plan_counts(most):
     assert slots == result.sequences.batch == (most or result.sequences.fit)
     assert int(words[words.index("--ctx-size") + 1]) == slots * 4096
     assert "--kv-unified" not in words
+    assert any("every slot has cells of its own for 4,096 tokens" in text for text in result.assumptions)
+
+
+def test_one_slot_is_said_too():
+    """Without a number newer servers log "n_parallel is set to auto, using n_parallel = 4 and kv_unified = true"."""
+    words = launch_flags("m", Layout(), settings(4096))
+    assert words[words.index("--parallel") + 1] == "1"
+    assert "--kv-unified" not in words
+
+
+@pytest.mark.parametrize(("length", "cells"), [(4096, 4096), (5000, 5120), (1, 256)])
+def test_a_context_is_padded_to_256_cells(length, cells):
+    """`GGML_PAD(n_ctx, 256)`, and of each slot's share, in src/llama-context.cpp: 128 KiB a cell for this model."""
+    card = accelerators.load("rtx-4090")
+    for more, slots in (({}, 1), ({"max_seqs": 3, "unified_cache": False}, 3)):
+        found = ledger(LLAMA_8B, card, Layout(), settings(length, **more), nearest=False).kv
+        assert found.printed_tokens == slots * cells
+        assert found.needed_bytes == slots * cells * 128 * 1024

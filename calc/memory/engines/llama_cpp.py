@@ -29,7 +29,7 @@ from calc.units import GIB, MIB
 from calc.verdict import Verdict
 
 MOST_SLOTS = 256  # LLAMA_MAX_SEQ of llama.cpp's llama-cparams.h
-CELL_PADDING = 256  # windows are padded to this many cells
+CELL_PADDING = 256  # contexts and windows are padded to this many cells
 MICRO_BATCH = 512  # n_ubatch
 OLLAMA_CONTEXT = 4096  # Ollama's default on cards below 24 GiB
 FALLBACK_LENGTH = 8192
@@ -122,10 +122,11 @@ def resolve_llama(shape: ModelShape, settings: EngineSettings) -> LlamaStart:
 
 
 def cells_of(start: LlamaStart, settings: EngineSettings) -> Cells:
-    """Cells of a start: shared by all slots, or a stream for each."""
+    """Cells of a start: shared by all slots, or a stream of the whole context for each (what `--ctx-size` over slots is)."""
     streams = 1 if settings.unified_cache else start.n_seq
     rollback = 1 + settings.draft_tokens
-    return Cells(full=start.context, streams=streams, states=start.n_seq * rollback)
+    padded = ceil_div(start.context, CELL_PADDING) * CELL_PADDING
+    return Cells(full=padded, streams=streams, states=start.n_seq * rollback)
 
 
 def cache_bytes_of(
@@ -236,7 +237,7 @@ def llama_cpp_memory(
     needed = cache.total / gpus
     rank, free = _rank(shape, accelerator, settings, start=start, gpus=gpus, needed=needed)
     available = float(free.best) if settings.available_kv_bytes is None else settings.available_kv_bytes
-    tokens = start.context * cells.streams
+    tokens = cells.full * cells.streams
     ledger = Ledger(
         engine=settings.engine,
         version=settings.version or "newest",
