@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calc.arrays import ceil_count, not_negative, positive_finite
-from calc.cost import usd_per_hour
+from calc.cost import usd_of_replica_hours
 from calc.errors import InputError
 from calc.units import DAY_S, HOUR_S
 
@@ -52,7 +52,9 @@ class FleetDay:
     def usd_per_day(self, *, gpus_per_replica: int, usd_per_gpu_hour: float) -> float:
         """USD of the day."""
         return float(
-            usd_per_hour(gpus=self.replica_hours * gpus_per_replica, usd_per_gpu_hour=usd_per_gpu_hour)
+            usd_of_replica_hours(
+                replica_hours=self.replica_hours, gpus=gpus_per_replica, usd_per_gpu_hour=usd_per_gpu_hour
+            )
         )
 
 

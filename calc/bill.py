@@ -140,7 +140,10 @@ class DayBill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """All of it. `users`: people whose requests are the traffic, where the market says how many each makes."""
+    """All of it. `users`: people whose requests are the traffic, where the market says how many each makes.
+
+    `start_s`: seconds until a new replica serves, where spot capacity is lost for so long.
+    """
 
     tenures: tuple[Tenure, ...]
     api: AgainstApi | None
@@ -149,6 +152,7 @@ class Bill:
     joules_per_token: Estimate | None
     kilowatts: Estimate | None
     users: float | None
+    start_s: float | None = None
 
 
 def bill_of(result: Answer, market: Market) -> Bill:
@@ -172,6 +176,7 @@ def bill_of(result: Answer, market: Market) -> Bill:
         else token_joules(watts, gpus=result.gpus, tokens_per_s=tokens_per_s),
         kilowatts=None if watts is None else watts.scaled(result.gpus / cost.WATTS_PER_KILOWATT),
         users=users,
+        start_s=start_of(result, market.day),
     )
 
 
@@ -180,7 +185,10 @@ def replica_rate_per_s(result: Answer) -> float:
     fleet = result.fleet
     if fleet is None or fleet.busy <= 0:
         return 0.0
-    return fleet.rate_per_s / (fleet.busy * (1.0 + result.inputs.scenario.headroom))
+    headroom = result.inputs.scenario.headroom
+    return float(
+        cost.planned_rate_per_s(rate_per_s=fleet.rate_per_s, busy_gpus=fleet.busy, headroom=headroom)
+    )
 
 
 def day_rates(*, peak_per_s: float, peak_factor: float) -> np.ndarray:
@@ -195,9 +203,16 @@ def _watts(result: Answer) -> Estimate | None:
     limit, fleet = result.inputs.offer.accelerator.power_w, result.fleet
     if limit is None or fleet is None:
         return None
-    prefill = min(1.0, fleet.prefill_busy / fleet.replicas)
-    decode = min(1.0 - prefill, fleet.decode_busy / fleet.replicas)
+    prefill, decode = time_shares(result)
     return watts_per_gpu(power_limit_w=limit, prefill_share=prefill, decode_share=decode)
+
+
+def time_shares(result: Answer) -> tuple[float, float]:
+    """Shares of its time that a GPU of the plan spends on prompts and on decoding."""
+    if result.fleet is None:
+        return 0.0, 0.0
+    prefill = min(1.0, result.fleet.prefill_busy / result.fleet.replicas)
+    return prefill, min(1.0 - prefill, result.fleet.decode_busy / result.fleet.replicas)
 
 
 def _users(result: Answer, market: Market) -> float | None:
@@ -235,7 +250,7 @@ def _tenures(
         owned = cost.owned_usd_per_gpu_hour(
             purchase_usd=market.owned.purchase_usd,
             years=market.owned.years,
-            power_w=watts.best,
+            watts=watts.best,
             usd_per_kwh=market.owned.usd_per_kwh,
             overhead_factor=market.owned.overhead_factor,
         )
@@ -267,8 +282,8 @@ def _tenure(result: Answer, name: str, usd_per_gpu_hour: float, note: str, *, us
             output_tokens=scenario.output_tokens,
             prefill_gpus=fleet.prefill_busy,
             decode_gpus=fleet.decode_busy,
-            prefix_share=_cached_share(result),
-            cache_read_share=_cache_read_share(result),
+            prefix_share=cached_share(result),
+            cache_read_share=cache_read_share(result),
         ),
         usd_per_request=float(cost.usd_per_request(usd_per_hour=hour, rate_per_s=fleet.rate_per_s)),
         usd_per_user_month=None
@@ -278,14 +293,14 @@ def _tenure(result: Answer, name: str, usd_per_gpu_hour: float, note: str, *, us
     )
 
 
-def _cached_share(result: Answer) -> float:
+def cached_share(result: Answer) -> float:
     """Share of prompt tokens that the deployment's own caches hold: what survives of text that comes back, none without a cache."""
     if result.prefill is None:
         return result.inputs.scenario.workload.prefix_share
     return result.prefill.cached_share
 
 
-def _cache_read_share(result: Answer) -> float:
+def cache_read_share(result: Answer) -> float:
     """Share of a decode step that reads the cache: its term over all terms."""
     if result.decode is None:
         return 0.0

@@ -109,18 +109,74 @@ def token_prices(
     share(cache_read_share=cache_read_share)
     work = prefill_gpus + decode_gpus
     positive_finite(work=work)
-    per_second = usd_per_hour / HOUR_S
-    prompts = rate_per_s * input_tokens
-    made = rate_per_s * output_tokens
-    decoding = per_second * (decode_gpus / work)
-    reading = decoding * cache_read_share * input_tokens / (input_tokens + output_tokens / 2.0)
-    read = reading / prompts * MILLION
-    return TokenPrices(
-        input_usd_per_million=read
-        + per_second * (prefill_gpus / work) / (prompts * (1.0 - prefix_share)) * MILLION,
-        cached_usd_per_million=read,
-        output_usd_per_million=(decoding - reading) / made * MILLION,
+    common = {"usd_per_hour": usd_per_hour, "rate_per_s": rate_per_s, "input_tokens": input_tokens}
+    decode_work, reading = decode_gpus / work, cache_read_share
+    read = cached_usd_per_million(
+        **common, output_tokens=output_tokens, decode_work=decode_work, cache_read_share=reading
     )
+    return TokenPrices(
+        input_usd_per_million=input_usd_per_million(
+            **common, prefill_work=prefill_gpus / work, prefix_share=prefix_share, cached_usd_per_million=read
+        ),
+        cached_usd_per_million=read,
+        output_usd_per_million=output_usd_per_million(
+            **common, output_tokens=output_tokens, decode_work=decode_work, cache_read_share=reading
+        ),
+    )
+
+
+def cached_usd_per_million(
+    *,
+    usd_per_hour: Numbers,
+    decode_work: Numbers,
+    cache_read_share: Numbers,
+    rate_per_s: Numbers,
+    input_tokens: Numbers,
+    output_tokens: Numbers,
+) -> Numbers:
+    """USD of a million prompt tokens that are in the cache: what decoding spends on reading prompts.
+
+    `decode_work`: decoding's share of the fleet's work, `cache_read_share`: what of it reads the cache. A prompt is
+    I/(I + O/2) of the context that is read.
+
+    Source: cost allocation by resource use. Ignores: the cache memory that cached tokens hold between requests.
+    """
+    spent = usd_per_hour / HOUR_S * decode_work * cache_read_share
+    return spent / (rate_per_s * (input_tokens + output_tokens / 2.0)) * MILLION
+
+
+def input_usd_per_million(
+    *,
+    usd_per_hour: Numbers,
+    prefill_work: Numbers,
+    rate_per_s: Numbers,
+    input_tokens: Numbers,
+    prefix_share: Numbers,
+    cached_usd_per_million: Numbers,
+) -> Numbers:
+    """USD of a million prompt tokens that are computed: the fleet's work on prompts over them, and what a cached one pays.
+
+    Source: cost allocation by resource use. Ignores: the cache memory that tokens hold between requests.
+    """
+    computed = rate_per_s * input_tokens * (1.0 - prefix_share)
+    return cached_usd_per_million + usd_per_hour / HOUR_S * prefill_work / computed * MILLION
+
+
+def output_usd_per_million(
+    *,
+    usd_per_hour: Numbers,
+    decode_work: Numbers,
+    cache_read_share: Numbers,
+    rate_per_s: Numbers,
+    input_tokens: Numbers,
+    output_tokens: Numbers,
+) -> Numbers:
+    """USD of a million output tokens: the fleet's work on decoding, less what reading prompts takes of it.
+
+    Source: cost allocation by resource use. Ignores: the cache memory that cached tokens hold between requests.
+    """
+    prompts = cache_read_share * input_tokens / (input_tokens + output_tokens / 2.0)
+    return usd_per_hour / HOUR_S * decode_work * (1.0 - prompts) / (rate_per_s * output_tokens) * MILLION
 
 
 def api_usd_per_request(
@@ -164,7 +220,7 @@ def owned_usd_per_gpu_hour(
     *,
     purchase_usd: Numbers,
     years: Numbers,
-    power_w: Numbers,
+    watts: Numbers,
     usd_per_kwh: Numbers,
     utilisation: Numbers = 1.0,
     overhead_factor: Numbers = 1.0,
@@ -176,11 +232,11 @@ def owned_usd_per_gpu_hour(
 
     Source: straight-line depreciation. Ignores: interest, space, repair, resale, power while idle.
     """
-    not_negative(purchase_usd=purchase_usd, power_w=power_w, usd_per_kwh=usd_per_kwh)
+    not_negative(purchase_usd=purchase_usd, watts=watts, usd_per_kwh=usd_per_kwh)
     positive_finite(years=years, overhead_factor=overhead_factor)
     positive_share(utilisation=utilisation)
     capital = purchase_usd / (years * HOURS_PER_YEAR * utilisation)
-    return capital + power_w * overhead_factor / WATTS_PER_KILOWATT * usd_per_kwh
+    return capital + watts * overhead_factor / WATTS_PER_KILOWATT * usd_per_kwh
 
 
 def spot_usd_per_gpu_hour(
@@ -188,7 +244,7 @@ def spot_usd_per_gpu_hour(
 ) -> Numbers:
     """USD of one hour that serves on spot capacity: each interruption loses `lost_s`, which is paid or made up for.
 
-    Source: definition; `lost_s` is the start of a replacement and the work thrown away.
+    Source: definition; what is lost is the start of a replacement and the work thrown away.
     Ignores: that many are interrupted at once, and days on which none can be had.
     """
     not_negative(
@@ -207,3 +263,20 @@ def joules_per_token(*, gpus: Numbers, power_w: Numbers, tokens_per_s: Numbers) 
     not_negative(gpus=gpus, power_w=power_w)
     positive_finite(tokens_per_s=tokens_per_s)
     return gpus * power_w / tokens_per_s
+
+
+def planned_rate_per_s(*, rate_per_s: Numbers, busy_gpus: Numbers, headroom: Numbers) -> Numbers:
+    """Requests per second that one replica is planned to take: its capacity less the headroom.
+
+    Source: definition. Ignores: that whole replicas are bought, which leaves each of them less.
+    """
+    positive_finite(busy_gpus=busy_gpus)
+    return rate_per_s / (busy_gpus * (1.0 + headroom))
+
+
+def usd_of_replica_hours(*, replica_hours: Numbers, gpus: Numbers, usd_per_gpu_hour: Numbers) -> Numbers:
+    """USD of replica hours of `gpus` GPUs each.
+
+    Source: definition. Ignores: what is billed by the started hour.
+    """
+    return usd_per_hour(gpus=replica_hours * gpus, usd_per_gpu_hour=usd_per_gpu_hour)

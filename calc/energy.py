@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.arrays import not_negative, positive_finite, share
+from calc.arrays import Numbers, not_negative, positive_finite, share
 from calc.cost import joules_per_token
 from calc.provenance import Estimate, Provenance
 
@@ -24,13 +24,38 @@ def watts_per_gpu(*, power_limit_w: float, prefill_share: float, decode_share: f
     """
     positive_finite(power_limit_w=power_limit_w)
     share(prefill_share=prefill_share, decode_share=decode_share, busy_share=prefill_share + decode_share)
-    idle = 1.0 - prefill_share - decode_share
     low, best, high = (
-        power_limit_w
-        * (prefill_share * PREFILL_SHARE[end] + decode_share * DECODE_SHARE[end] + idle * IDLE_SHARE[end])
+        float(
+            mean_watts(
+                power_limit_w=power_limit_w,
+                prefill_share=prefill_share,
+                decode_share=decode_share,
+                prefill_draw=PREFILL_SHARE[end],
+                decode_draw=DECODE_SHARE[end],
+                idle_draw=IDLE_SHARE[end],
+            )
+        )
         for end in range(3)
     )
     return Estimate(low=low, best=best, high=high, provenance=Provenance.ASSUMED)
+
+
+def mean_watts(
+    *,
+    power_limit_w: Numbers,
+    prefill_share: Numbers,
+    decode_share: Numbers,
+    prefill_draw: Numbers,
+    decode_draw: Numbers,
+    idle_draw: Numbers,
+) -> Numbers:
+    """Mean power by what a GPU does: shares of its time, each at a share of the power limit.
+
+    Source: an average over time. Ignores: host, network and cooling, clock limits, and that large batches draw more.
+    """
+    idle = 1.0 - prefill_share - decode_share
+    drawn = prefill_share * prefill_draw + decode_share * decode_draw + idle * idle_draw
+    return power_limit_w * drawn
 
 
 def token_joules(watts: Estimate, *, gpus: float, tokens_per_s: float) -> Estimate:

@@ -66,6 +66,7 @@ def pools_of(replica: Replica, scenario: Scenario, *, batch: int) -> tuple[Fleet
         replicas=replicas,
         utilization=(prefill_busy + decode_busy) / replicas,
         prefill_replicas=prefills,
+        users_of_decoder=users,
     )
     return fleet, users, ttft
 

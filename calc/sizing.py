@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, floor
 
+from calc.arrays import Numbers
 from calc.provenance import Estimate
 from calc.workload import Workload
 
@@ -107,6 +108,7 @@ class FleetStep:
     replicas: int
     utilization: float
     prefill_replicas: int = 0  # of `replicas`, those that only compute prompts
+    users_of_decoder: float = 0.0  # where there are such: requests in flight of each of the others
 
     @property
     def busy(self) -> float:
@@ -127,9 +129,49 @@ def mean_context(workload: Workload) -> float:
 def replicas_for_users(workload: Workload, *, batch: int, headroom: float) -> int:
     """Replicas whose slots hold all users who wait for their answer, with headroom."""
     asked = (workload.concurrency or 0) * workload.peak_factor
-    return max(1, ceil(users_with_headroom(asked, headroom) / batch))
+    return users_per_slot(users=asked, headroom=headroom, batch=batch)
 
 
 def users_with_headroom(users: float, headroom: float) -> int:
     """Whole users to hold: 30% more than one user is still one, so that a single user needs no second GPU."""
     return max(ceil(users), floor(users * (1.0 + headroom) * (1.0 + ROUNDING)))
+
+
+def users_per_slot(*, users: float, headroom: float, batch: float) -> int:
+    """Replicas whose slots hold all users who wait for their answer, with headroom in whole users.
+
+    Source: every user has one request in flight. Ignores: users who pause.
+    """
+    return max(1, ceil(users_with_headroom(users, headroom) / batch))
+
+
+def busy_replica_tokens_per_s(*, rate_per_s: Numbers, output_tokens: Numbers, busy_gpus: Numbers) -> Numbers:
+    """Output tokens per second of a replica that has all the work it can take: those that are asked for over the busy ones.
+
+    Source: Little's law, solved for the replica's rate. Ignores: bursts.
+    """
+    return rate_per_s * output_tokens / busy_gpus
+
+
+def each_gpu_tokens_per_s(*, tokens_per_s: Numbers, gpus: Numbers) -> Numbers:
+    """Output tokens per second of one GPU of a replica.
+
+    Source: definition. Ignores: nothing.
+    """
+    return tokens_per_s / gpus
+
+
+def gpus_of_units(*, units: Numbers, gpus_each: Numbers) -> Numbers:
+    """GPUs of so many replicas or whole hosts.
+
+    Source: definition. Ignores: nothing.
+    """
+    return units * gpus_each
+
+
+def pool_ttft_s(*, ttft_s: Numbers, mean_wait_s: Numbers) -> Numbers:
+    """TTFT where prompts have replicas of their own: a prompt alone there, and its wait for the prompts before it.
+
+    Source: M/D/1, prompts of one length. Ignores: prompts of different lengths, bursts.
+    """
+    return ttft_s + mean_wait_s

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from calc.errors import InputError
+from calc.formulas.bill_formulas import BILL_FORMULAS
 from calc.formulas.ledger_formulas import LEDGER_FORMULAS
 from calc.formulas.measurement_formulas import MEASUREMENT_FORMULAS
 from calc.formulas.memory_formulas import MEMORY_FORMULAS
@@ -18,6 +19,7 @@ from calc.formulas.queueing_formulas import QUEUE_FORMULAS
 from calc.formulas.record import Example, Formula, Symbol, latex_number, latex_reading
 from calc.formulas.roofline_formulas import ROOFLINE_FORMULAS
 from calc.formulas.serving_formulas import SERVING_FORMULAS
+from calc.formulas.sizing_formulas import FLEET_FORMULAS
 from calc.formulas.speculation_and_cost_formulas import COST_FORMULAS, SPECULATION_FORMULAS
 from calc.formulas.step_formulas import OPERATOR_FORMULAS
 from calc.formulas.timing_formulas import DECODE_FORMULAS, REQUEST_FORMULAS, SIZING_FORMULAS
@@ -36,9 +38,11 @@ FORMULAS: Mapping[str, Formula] = MappingProxyType(
             *OPERATOR_FORMULAS,
             *SERVING_FORMULAS,
             *SIZING_FORMULAS,
+            *FLEET_FORMULAS,
             *QUEUE_FORMULAS,
             *SPECULATION_FORMULAS,
             *COST_FORMULAS,
+            *BILL_FORMULAS,
             *MEASUREMENT_FORMULAS,
         )
     }

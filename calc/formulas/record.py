@@ -156,6 +156,8 @@ _READINGS: dict[str, Callable[[float, str], str]] = {
     "1/second": lambda value, _unit: rf"{_plain_reading(value, '1')}\,\text{{per second}}",
     "FLOP": lambda value, _unit: rf"\text{{{si(value, 'FLOP')}}}",
     "FLOP/second": lambda value, _unit: rf"\text{{{si(value, 'FLOP/s')}}}",
+    "joule": lambda value, _unit: rf"\text{{{si(value, 'J')}}}",
+    "joule/second": lambda value, _unit: rf"\text{{{si(value, 'W')}}}",
     "USD": lambda value, _unit: rf"\text{{{usd(value)}}}".replace("$", r"\$"),
 }
 

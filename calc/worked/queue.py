@@ -38,7 +38,7 @@ def queue_lines(asked: AskedQueue) -> tuple[Worked, ...]:
     found = worked_queue(asked)
     lines = [found["load"]]
     if not asked.queue.saturated:
-        lines += [*_wait(asked), found["mean"], *_before_the_tail(asked), found["p95"], found["in_system"]]
+        lines += [*_wait(asked), found["mean"], found["in_system"], *_before_the_tail(asked), found["p95"]]
     if "needed" in found:
         lines += [*_with_the_needed(asked), found["needed"]]
     return tuple(lines)

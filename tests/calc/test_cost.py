@@ -75,7 +75,7 @@ def test_break_even_is_where_both_cost_the_same():
 def test_an_owned_gpu():
     """30,000 USD over 3 years, half used: 2.283 USD an hour; 1 kW at 0.10 USD/kWh adds 0.10."""
     hour = cost.owned_usd_per_gpu_hour(
-        purchase_usd=30_000, years=3, power_w=1000, usd_per_kwh=0.1, utilisation=0.5
+        purchase_usd=30_000, years=3, watts=1000, usd_per_kwh=0.1, utilisation=0.5
     )
     assert hour == pytest.approx(30_000 / 13_140 + 0.1)
 
@@ -97,7 +97,7 @@ def test_arrays_broadcast():
         (lambda: cost.break_even_rate_per_s(usd_per_hour=1, api_usd_per_request=0), "api_usd_per_request"),
         (
             lambda: cost.owned_usd_per_gpu_hour(
-                purchase_usd=1, years=1, power_w=1, usd_per_kwh=1, utilisation=0
+                purchase_usd=1, years=1, watts=1, usd_per_kwh=1, utilisation=0
             ),
             "utilisation",
         ),

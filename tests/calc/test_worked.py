@@ -13,12 +13,15 @@ from calc.formulas.serving_formulas import SERVING_FORMULAS
 from calc.formulas.step_formulas import OPERATOR_FORMULAS
 from calc.frontier import operating_points
 from calc.operators import ForwardPass
+from calc.plan.search import with_replicas
 from calc.profile import Calibration
 from calc.replica_model import replica_model
 from calc.scenario import Scenario
 from calc.traffic import Source, generated, run
 from calc.worked.answer import worked_metrics, worked_step
 from calc.worked.forward_pass import WorkedPass
+from calc.worked.plan import serving_of
+from calc.worked.row import worked_row
 from calc.worked.run import worked_operating, worked_run
 from calc.worked.serving import worked_serving
 from presets.resolve import resolve
@@ -120,23 +123,68 @@ def test_the_worked_numbers_are_those_on_the_page(answers, name):
         assert at["memory"]["kv_pool_bytes"] == pytest.approx(result.memory.kv_bytes_per_gpu)
 
 
-def test_pools_show_only_the_maths_that_gives_their_numbers():
+def test_pools_are_worked_out_with_the_wait_of_prompts_for_each_other():
     result = answer(resolve(Scenario(disaggregated=True)))
-    assert not wrong(worked_step(result, "fleet"))
-    assert not wrong(worked_metrics(result).values())
-    assert set(worked_metrics(result)) == {"utilisation", "cost"}
+    assert not wrong(worked_step(result, "fleet"), rel=2e-3)
+    found = worked_metrics(result)
+    assert set(found) == {"gpus", "utilisation", "cost", "ttft", "tpot"}
+    assert found["ttft"].formula == "pool_ttft_s"
+    assert found["ttft"].result == pytest.approx(result.ttft_s.best, rel=2e-3)
+    assert found["tpot"].result == pytest.approx(result.tpot_s.best, rel=2e-3)
+    assert found["gpus"].result == result.gpus
 
 
 @pytest.mark.parametrize("name", [*SCENARIOS, "textbook"])
 def test_headline_numbers_come_out_again(answers, name):
     result = answers.get(name) or answer(resolve(Scenario(fidelity="textbook")))
     found = worked_metrics(result)
-    assert {"ttft", "tpot", "utilisation"} <= set(found)
+    assert {"gpus", "ttft", "tpot", "utilisation"} <= set(found)
+    assert found["gpus"].result == result.gpus  # of all replicas, not replicas
     assert not wrong(found.values())
     assert found["tpot"].result == pytest.approx(result.tpot_s.best, rel=2e-3)
     assert found["ttft"].result == pytest.approx(result.ttft_s.best, rel=2e-3)
     if "cost" in found:
         assert found["cost"].result == pytest.approx(result.cost.usd_per_million_output)
+
+
+@pytest.mark.parametrize("name", [*SCENARIOS, "textbook", "textbook users", "pools", "slow prompts"])
+def test_a_row_of_answers_has_every_number_of_its_columns(answers, name):
+    """What a table of levers, plans or deployments shows of an answer, each from a formula."""
+    others = {
+        "textbook": Scenario(fidelity="textbook"),
+        "textbook users": Scenario(fidelity="textbook", traffic="users", users=200),
+        "pools": Scenario(disaggregated=True, tp=2),
+        "slow prompts": Scenario(ttft_s=0.3, rate_per_s=30.0, tpot_s=None),
+    }
+    result = answers.get(name) or answer(resolve(others[name]))
+    lines = worked_row(result)
+    assert not wrong(lines, rel=2e-3)
+    results = [line.result for line in lines]
+    shown = [result.gpus, result.ttft_s.best, result.tpot_s.best, result.fleet.utilization]
+    shown += [result.tokens_per_s_per_gpu]
+    shown += [v for v in (result.cost.usd_per_hour, result.cost.usd_per_million_output) if v is not None]
+    if not result.fleet.prefill_replicas:
+        shown.append(result.fleet.replicas)
+    for value_shown in shown:
+        assert any(isclose(value_shown, one, rel_tol=2e-3) for one in results), value_shown
+    assert all(line.about for line in lines)
+
+
+def test_a_promise_that_ends_the_batch_is_kept_there_and_missed_a_step_further(answers):
+    result = answers["default"]
+    assert result.sequences.binding == "tpot"
+    (kept,) = [line for line in worked_row(result) if "that keep the target" in line.about]
+    assert kept.result <= 0.05
+    more = serving_of(result, 1.1 * result.sequences.batch)  # concurrencies are tried in steps of 10%
+    assert more.tpot_s.best > 0.05
+
+
+def test_spare_replicas_are_told_from_those_that_the_work_takes(answers):
+    grown = with_replicas(answers["default"], 7)
+    said = {line.about for line in worked_row(grown) if line.formula == "gpus_to_buy"}
+    assert said == {"replicas: 7 are bought, for a target, for what may fail or to fill nodes"}
+    (gpus,) = [line for line in worked_row(grown) if line.formula == "gpus_of_units"]
+    assert gpus.result == 7
 
 
 def test_a_calibrated_profile_comes_out_again(answers):
