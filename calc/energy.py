@@ -58,6 +58,14 @@ def mean_watts(
     return power_limit_w * drawn
 
 
+def watts_per_user(*, gpus: Numbers, power_w: Numbers, users: Numbers) -> Numbers:
+    """Power of a replica's GPUs over the users that it serves at once.
+
+    Source: definition. Ignores: host, network and cooling.
+    """
+    return gpus * power_w / users
+
+
 def token_joules(watts: Estimate, *, gpus: float, tokens_per_s: float) -> Estimate:
     """Joules of one output token of a fleet of that many GPUs; prompts and idle time are paid by its outputs."""
     not_negative(gpus=gpus)

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from calc.cost import tokens_per_usd
 from calc.curves import decode_seconds
-from calc.energy import watts_per_gpu
+from calc.energy import watts_per_gpu, watts_per_user
 from calc.errors import InputError, MissingSpec
 from calc.expected import tokens_of_pass
+from calc.measured_ratios import ratio_to_reference
 from calc.provenance import Estimate
 from calc.replica_model import replica_model
 from calc.result import Answer, Inputs, Offer
@@ -35,7 +36,8 @@ class Operating:
     GPUs of their own, and in the textbook, which has no steps that share both, a user's TPOT is one decode step, the work of
     prompts counts against the GPUs, and `ttft_s` is that of a prompt alone; `e2e_s` is then None.
     `usd_per_million`: None where no price is known. `fits`: the cache holds that batch.
-    `watts_per_user`: of the GPUs, from the power limit; None where none is published.
+    `watts_per_user`: of the GPUs, from their power limit `power_limit_w` and the share of their time that goes to prompts;
+    None where no limit is published.
     """
 
     gpu: str
@@ -50,6 +52,17 @@ class Operating:
     usd_per_gpu_hour: float | None = None
     watts_per_user: Estimate | None = None
     e2e_s: float | None = None
+    power_limit_w: float | None = None
+    prefill_share: float = 0.0
+
+    def against(self, other: Operating) -> tuple[float, bool]:
+        """(times the other's tokens per dollar, True); times its tokens per GPU, False, where a price is missing."""
+        mine, theirs = self.tokens_per_usd, other.tokens_per_usd
+        if mine is not None and theirs is not None:
+            return float(ratio_to_reference(measured=mine, reference=theirs)), True
+        return float(
+            ratio_to_reference(measured=self.tokens_per_s_per_gpu, reference=other.tokens_per_s_per_gpu)
+        ), False
 
     @property
     def tokens_per_usd(self) -> float | None:
@@ -136,6 +149,8 @@ def _of_layout(result: Answer) -> list[Operating]:
                 offer, gpus=gpus, batch=size, prefill_share=float(pace.prefill_share[i])
             ),
             e2e_s=None if pace.e2e_s is None else float(pace.e2e_s[i]),
+            power_limit_w=offer.accelerator.power_w,
+            prefill_share=min(1.0, float(pace.prefill_share[i])),
         )
         for i, size in enumerate(BATCHES)
     ]
@@ -186,7 +201,7 @@ def _watts_per_user(offer: Offer, *, gpus: int, batch: int, prefill_share: float
         return None
     share = min(1.0, float(prefill_share))
     watts = watts_per_gpu(power_limit_w=limit, prefill_share=share, decode_share=1.0 - share)
-    return watts.scaled(gpus / batch)
+    return watts.scaled(float(watts_per_user(gpus=gpus, power_w=1.0, users=batch)))
 
 
 def frontier(points: tuple[Operating, ...]) -> tuple[Operating, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import streamlit as st
 
@@ -10,9 +13,11 @@ from calc.bill import ApiPrices, Bill, Day, DayBill, Market, Owned, Tenure, bill
 from calc.bill_report import bill_headline, day_headline
 from calc.result import Answer
 from calc.units import GB
+from calc.worked.bill import worked_beside_the_tenures, worked_tenure
+from calc.worked.formula import Worked
 from pages._axes import COLOURS, GREY, LINE_WIDTH, figure, linear
 from pages._drawing import Drawing
-from pages._ui import guarded, plain_text, show_chart, show_table
+from pages._ui import guarded, plain_text, show_chart, show_row_maths, show_table
 
 HOURS = 24
 
@@ -30,7 +35,8 @@ def draw_costs(result: Answer) -> None:
 
 
 def _draw(result: Answer) -> None:
-    bill = bill_of(result, _market())
+    market = _market()
+    bill = bill_of(result, market)
     st.markdown(f"**{plain_text(bill_headline(bill))}**")
     if bill.tenures:
         show_table([_row(tenure) for tenure in bill.tenures])
@@ -42,6 +48,12 @@ def _draw(result: Answer) -> None:
         st.markdown(f"**{plain_text(day_headline(bill.day))}**")
         show_chart(day_figure(bill.day), alt=day_headline(bill.day), key="cost-day")
     _draw_energy(bill)
+    rows: dict[str, Callable[[], Sequence[Worked]]] = {
+        tenure.name: functools.partial(worked_tenure, result, market, bill, tenure) for tenure in bill.tenures
+    }
+    if bill.tenures:
+        rows["the API, a day and the energy"] = lambda: worked_beside_the_tenures(result, market, bill)
+    show_row_maths(rows, key="costs-maths", of="Tenure")
 
 
 def _draw_energy(bill: Bill) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import streamlit as st
@@ -14,9 +15,10 @@ from calc.scenario import Fidelity
 from calc.scenario_text import apply_settings
 from calc.sizing import Limit
 from calc.verdict import Change, Wall
+from calc.worked.row import worked_row
 from pages._inputs import levers_for
 from pages._sidebar import current_scenario, show_scenario
-from pages._ui import plain_text, show_table, show_title
+from pages._ui import plain_text, show_row_maths, show_table, show_title
 
 BINDING = {
     Limit.KV_MEMORY: "KV memory",
@@ -40,15 +42,19 @@ def draw_levers(result: Answer) -> None:
         if best and saved > 0:
             st.markdown(f"**{plain_text(best.lever.change.text)} saves {fmt.plural(saved, 'GPU')}**")
         show_table([lever_row("now", "", result), *map(_effect_row, effects)])
+        answers = {"now": result} | {effect.lever.change.text: effect.after for effect in effects}
+        show_row_maths(
+            {name: functools.partial(worked_row, after) for name, after in answers.items()},
+            key="levers-maths",
+            of="Change",
+        )
         asked = result.inputs.scenario
         if asked.prefix_share > 0 and asked.reuse_after_s is None and asked.fidelity != Fidelity.TEXTBOOK:
             st.caption(
                 "KV offload to host memory or an SSD is a lever where repeated text comes back after a while: "
                 "say when, in the sidebar under Workload."
             )
-        st.caption(
-            "Each row is the whole question asked again. Apply one to the scenario, and steps 1 to 5 work its numbers out:"
-        )
+        st.caption("Each row is the whole question asked again. Apply one to the scenario:")
         draw_apply([e.lever.change for e in effects if e.lever.change.settings], key="lever")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import streamlit as st
 
 from calc import format as fmt
@@ -12,9 +14,10 @@ from calc.proof import Proof, headline_of, prove
 from calc.result import Answer, headline
 from calc.scenario import Scenario
 from calc.simulation.results import SimulationResult
+from calc.worked.row import worked_row
 from pages._inputs import BY_VALUE, TTL, answer_for, ranking_for
 from pages._levers import draw_apply
-from pages._ui import Metric, guarded, plain_text, show_metrics, show_table
+from pages._ui import Metric, guarded, plain_text, show_metrics, show_row_maths, show_table
 
 SHOWN = 8
 APPLIED = 3  # plans with a button
@@ -77,6 +80,11 @@ def _draw_ranking(ranking: Ranking) -> None:
     if priced:
         shown = priced[:SHOWN]
         show_table([_row(plan) for plan in shown])
+        show_row_maths(
+            {plan_change(plan).text: functools.partial(worked_row, plan) for plan in shown},
+            key="plans-maths",
+            of="Plan",
+        )
         notes = dict.fromkeys(f"{plan.inputs.offer.accelerator.name}: {plan.cost.note}" for plan in shown)
         st.caption(
             "Ranked by list price per hour; each price is the cheapest dated on-demand one. "

@@ -233,6 +233,19 @@ def show_worked_maths(lines: Callable[[], Sequence[Worked]], *, key: str) -> Non
             show_worked(lines())
 
 
+def show_row_maths(rows: Mapping[str, Callable[[], Sequence[Worked]]], *, key: str, of: str) -> None:
+    """The maths of a table, one row at a time, chosen by name and worked out once it is opened; `of`: what a row is."""
+    with folded("Show the maths", icon=":material/function:", key=key) as is_open:
+        if not is_open or not rows:
+            return
+        chosen = st.selectbox(of, list(rows), key=f"{key}-of")
+        lines = rows[chosen]()
+        if lines:
+            show_worked(lines)
+        else:
+            st.markdown("This one does not work, so it has no numbers.")
+
+
 def show_maths(ids: Sequence[str], inputs: Mapping[str, float], *, key: str) -> None:
     """Formulas of the registry with the page's numbers, folded away and set once they are opened."""
     with folded("Show the maths", icon=":material/function:", key=key) as is_open:

@@ -76,7 +76,9 @@ def main() -> None:
             line
             for point in at.values()
             if point is not None
-            for line in worked_operating(point, output_tokens=scenario.output_tokens)
+            for line in worked_operating(
+                point, output_tokens=scenario.output_tokens, baseline=at.get(baseline)
+            )
         ],
         key="compare-maths",
     )
@@ -174,10 +176,8 @@ def _against(point: Operating, baseline: Operating | None) -> str:
     """Tokens per dollar over the baseline's; tokens per GPU where a price is missing."""
     if baseline is None:
         return "no baseline there"
-    mine, theirs = point.tokens_per_usd, baseline.tokens_per_usd
-    if mine is not None and theirs is not None:
-        return f"{fmt.factor(mine / theirs)} per $"
-    return f"{fmt.factor(point.tokens_per_s_per_gpu / baseline.tokens_per_s_per_gpu)} per GPU"
+    factor, per_dollar = point.against(baseline)
+    return f"{fmt.factor(factor)} per {'$' if per_dollar else 'GPU'}"
 
 
 def _record(point: Operating) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,8 +15,7 @@ from calc.fleet import Budget, Fleet, FleetRow, Placed, plan_fleet
 from calc.fleet_report import fleet_headline
 from calc.fleet_table import COLUMNS, fleet_rows, placed_rows, stocks_of
 from calc.result import Answer
-from calc.worked.answer import worked_step
-from calc.worked.formula import Worked
+from calc.worked.row import worked_row
 from pages._axes import KINDS, ROWS, figure, linear
 from pages._drawing import Drawing
 from pages._inputs import answer_for
@@ -25,9 +25,9 @@ from pages._ui import (
     show_chart,
     show_data,
     show_ignored,
+    show_row_maths,
     show_table,
     show_title,
-    show_worked_maths,
 )
 from pages._waiting import hold
 from presets import accelerators
@@ -71,7 +71,12 @@ def main() -> None:
         )
         show_chart(fleet_figure(found), alt=fleet_headline(found), key="fleet-bars")
         show_table([_row(place) for place in found.placed])
-    show_worked_maths(lambda: _worked(found), key="fleet-maths")
+    running = {_label(place.row): place.answer for place in found.placed if place.answer is not None}
+    show_row_maths(
+        {name: functools.partial(worked_row, answer) for name, answer in running.items()},
+        key="fleet-maths",
+        of="Deployment",
+    )
     show_data(lambda: placed_rows(found), key="fleet-data", name="ridgebeam-fleet")
     show_ignored(
         "Peaks at different hours: every deployment is sized for its own peak, so a pool that follows them could be smaller.",
@@ -128,17 +133,6 @@ def _questions() -> tuple[Sequence[Mapping[str, object]], Budget, tuple[str, ...
     for part in stocks_of(stock.split()):
         accelerators.load(part.gpu)
     return edited, Budget(stocks=stocks_of(stock.split()), usd_per_hour=usd), tuple(kinds)
-
-
-def _worked(found: Fleet) -> list[Worked]:
-    """Each deployment's own sizing: its load on a replica, its GPUs, its price."""
-    lines: list[Worked] = []
-    for place in found.placed:
-        if place.answer is None:
-            continue
-        steps = worked_step(place.answer, "fleet")
-        lines += [replace(line, about=f"{_label(place.row)}: {line.about}".rstrip(": ")) for line in steps]
-    return lines
 
 
 def fleet_figure(found: Fleet) -> Drawing:

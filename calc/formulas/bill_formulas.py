@@ -206,6 +206,23 @@ ENERGY_FORMULAS = (
         ),
     ),
     Formula(
+        id="watts_per_user",
+        title="Power for one user",
+        topic=TOPIC,
+        result=Symbol(
+            name="watts_per_user", latex="P_{user}", meaning="power of the GPUs for one user", unit=POWER
+        ),
+        template=r"\frac{${gpus} \cdot ${power_w}}{${users}}",
+        parameters=named("gpus", "power_w", "users"),
+        function=energy.watts_per_user,
+        example=Example(
+            inputs={"gpus": 2, "power_w": 300, "users": 60},
+            value=10.0,
+            rel=1e-9,
+            source="by hand: 600 W for sixty users",
+        ),
+    ),
+    Formula(
         id="joules_per_token",
         title="Energy of one output token",
         topic=TOPIC,

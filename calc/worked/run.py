@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from calc.energy import DECODE_SHARE, IDLE_SHARE, PREFILL_SHARE, mean_watts
 from calc.frontier import Operating
 from calc.proof import clock_of
 from calc.result import Answer
 from calc.simulation.results import SimulationResult
 from calc.simulation.step_table import StepTable
+from calc.worked.bill import BEST
 from calc.worked.formula import Worked
 
 
@@ -59,8 +63,10 @@ def worked_pass(table: StepTable, batch: int, context: int) -> Worked:
     )
 
 
-def worked_operating(point: Operating, *, output_tokens: float) -> tuple[Worked, ...]:
-    """A point of the frontier: what a user gets, what a GPU makes, what a million tokens cost."""
+def worked_operating(
+    point: Operating, *, output_tokens: float, baseline: Operating | None = None
+) -> tuple[Worked, ...]:
+    """A point of the frontier: what a user gets, what a GPU makes, what a million tokens cost, and that beside the baseline."""
     about = f"{point.gpu}, {point.layout}, batch {point.batch}"
     step_s = 1.0 / point.user_tokens_per_s
     seen = about if point.e2e_s is None else f"{about}: TPOT, with the prompts of others between the steps"
@@ -118,4 +124,41 @@ def worked_operating(point: Operating, *, output_tokens: float) -> tuple[Worked,
                 about=about,
             ),
         ]
-    return tuple(lines)
+    if baseline is not None:
+        lines.append(_against(point, baseline, about))
+    return (*lines, *_power(point, about))
+
+
+def _against(point: Operating, baseline: Operating, about: str) -> Worked:
+    factor, per_dollar = point.against(baseline)
+    mine, theirs = (
+        one.tokens_per_usd if per_dollar else one.tokens_per_s_per_gpu for one in (point, baseline)
+    )
+    return Worked(
+        formula="ratio_to_reference",
+        inputs={"measured": mine or 0.0, "reference": theirs or 0.0},
+        result=factor,
+        about=f"{about}: tokens per {'dollar' if per_dollar else 'second and GPU'} over the baseline's",
+    )
+
+
+def _power(point: Operating, about: str) -> Iterator[Worked]:
+    """What its GPUs draw for a user while all users are served."""
+    if point.power_limit_w is None or point.watts_per_user is None:
+        return
+    draw = {
+        "power_limit_w": point.power_limit_w,
+        "prefill_share": point.prefill_share,
+        "prefill_draw": PREFILL_SHARE[BEST],
+        "decode_share": 1.0 - point.prefill_share,
+        "decode_draw": DECODE_SHARE[BEST],
+        "idle_draw": IDLE_SHARE[BEST],
+    }
+    watts = float(mean_watts(**draw))
+    yield Worked(formula="mean_watts", inputs=draw, result=watts, about=about)
+    yield Worked(
+        formula="watts_per_user",
+        inputs={"gpus": point.gpus, "power_w": watts, "users": point.batch},
+        result=point.watts_per_user.best,
+        about=about,
+    )

@@ -42,6 +42,39 @@ def test_pages_work_their_numbers_out(open_page, file, key, letter):
     assert any(line.startswith(letter) for line in lines), lines
 
 
+@pytest.mark.parametrize(
+    ("row", "key", "chosen"),
+    [
+        ("step-levers", "levers-maths", "fp8 weights"),
+        ("step-plans", "plans-maths", None),
+    ],
+)
+def test_any_row_of_a_table_of_answers_is_worked_out(open_page, row, key, chosen):
+    """What the table says of the row stands in its maths: GPUs, TTFT, TPOT, the price of a million tokens, the busy share."""
+    app = open_page()
+    app.session_state[row] = True
+    app.session_state[key] = True
+    app.run()
+    assert not app.exception
+    box = app.selectbox(key=f"{key}-of")
+    box.select(chosen or box.options[1]).run()
+    lines = [line.value.strip("$\n ") for line in app.latex]
+    letters = ("G = ", r"\mathrm{TTFT} = ", r"\mathrm{TPOT} = ", "c_M = ", r"\rho = ", r"R_{GPU} = ")
+    for letter in letters:
+        assert any(line.startswith(letter) for line in lines), (letter, lines)
+
+
+def test_a_tenure_is_worked_out(open_page):
+    app = open_page()
+    app.session_state["step-costs"] = app.session_state["costs-maths"] = True
+    app.run()
+    app.number_input(key="cost-purchase").set_value(25_000).run()
+    app.selectbox(key="costs-maths-of").select("owned").run()
+    lines = [line.value.strip("$\n ") for line in app.latex]
+    for letter in ("c_{own} = ", "c_h = ", "c_m = ", "c_r = ", "c_{hit} = ", "c_{in} = ", "c_{out} = "):
+        assert any(line.startswith(letter) for line in lines), (letter, lines)
+
+
 def test_a_dot_of_the_roofline_is_worked_out_both_ways(open_page):
     app = open_page("roofline.py")
     box = app.selectbox(key="roofline-dot")

@@ -229,8 +229,10 @@ def test_every_formula_of_the_step_model_and_the_ledger_is_used(answers):
 def test_points_of_the_frontier_come_out_again(fidelity):
     inputs = resolve(Scenario(fidelity=fidelity))
     points = operating_points(inputs, inputs.offer)
-    lines = [line for point in points for line in worked_operating(point, output_tokens=256.0)]
-    assert len(lines) == (4 if fidelity == "textbook" else 5) * len(points) > 0
+    lines = [
+        line for point in points for line in worked_operating(point, output_tokens=256.0, baseline=points[3])
+    ]
+    assert len(lines) == (7 if fidelity == "textbook" else 8) * len(points) > 0
     assert not wrong(lines)
 
 
