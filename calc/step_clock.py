@@ -28,6 +28,7 @@ DECODE_KNOTS = (
 )  # fmt: skip
 
 CHECKED_BATCHES = (7, 13, 36, 72, 144, 300)  # between the knots
+CHECKED_PROMPTS = (2, 5, 16)
 
 
 def textbook_clock(timing: TextbookTiming, *, context_tokens: float) -> StepTable:
@@ -69,9 +70,10 @@ def step_clock(
     alone = ForwardPass.verify(decoding[1:], context_tokens, drafts=drafts)
     base[0, 1:] = _seconds(model, alone) - read_s * decoding[1:]
     for row, tokens in enumerate(prompts[1:], start=1):
+        packed = max(1.0, tokens / prompt_tokens)  # more tokens than a prompt has are several prompts
         beside = ForwardPass.mixed(decoding, context_tokens, prompt_tokens=tokens)
-        mixed = _seconds(model, replace(beside, tokens_per_sequence=float(each)))
-        base[row] = mixed - read_s * decoding - attention_s * tokens * tokens / 2.0
+        mixed = _seconds(model, replace(beside, tokens_per_sequence=float(each), prefill_sequences=packed))
+        base[row] = mixed - read_s * decoding - attention_s * tokens * tokens / packed / 2.0
     base = np.maximum(base, 1e-6)
     base[0, 0] = base[0, 1]
     return StepTable(
@@ -101,6 +103,14 @@ def clock_error(
         mixed = ForwardPass.mixed(20.0, context, prompt_tokens=float(tokens))
         want = float(_seconds(model, replace(mixed, tokens_per_sequence=float(each)))[0])
         got = table.seconds(tokens, 20 * each, 20 * context, tokens * tokens / 2.0, 20 * inside)
+        worst = max(worst, abs(got / want - 1.0))
+    for prompts in CHECKED_PROMPTS:  # of the usual length, in one pass
+        tokens = round(prompts * prompt_tokens)
+        if tokens > PREFILL_KNOTS[-1]:
+            continue
+        packed = ForwardPass(prefill_tokens=float(tokens), prefill_sequences=float(prompts))
+        want = float(_seconds(model, packed)[0])
+        got = table.seconds(tokens, 0, 0.0, tokens * prompt_tokens / 2.0, window_tokens=0.0)
         worst = max(worst, abs(got / want - 1.0))
     return worst
 
@@ -139,7 +149,10 @@ def _kv_slopes(
 
 
 def _attention_slope(model: StepModel, prompt_tokens: float) -> float:
-    """Seconds per (query, key) pair of prompt attention, from a prompt behind twice the prefix."""
-    prefix = np.array([prompt_tokens, 2.0 * prompt_tokens])
-    near: Any = _seconds(model, ForwardPass.prefill(prompt_tokens, prefix=prefix))
-    return max(0.0, float(near[1] - near[0]) / (prompt_tokens * prompt_tokens))
+    """Seconds per (query, key) pair of prompt attention: one prompt against two of half its length, equally many tokens.
+
+    What attention takes per token of short prompts beside that stays in the table, however many prompts share a pass.
+    """
+    tokens = 2.0 * prompt_tokens
+    one, two = _seconds(model, ForwardPass(prefill_tokens=tokens, prefill_sequences=np.array([1.0, 2.0])))
+    return max(0.0, float(one - two) / (prompt_tokens * prompt_tokens))

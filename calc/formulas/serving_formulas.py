@@ -86,7 +86,7 @@ SERVING_FORMULAS = (
         topic=TOPIC,
         result=in_seconds("ttft_under_load_s", r"\mathrm{TTFT}", "time to first token"),
         template=r"${server_s} + ${steps_waited} \cdot ${tpot_s} + ${prefill_times} \cdot ${prefill_s} \cdot "
-        r"\left(1 + \frac{${prefill_busy}}{2 \cdot (1 - ${prefill_busy})}\right) + ${text_arrives_s}",
+        r"\left(1 + \frac{${prefill_busy}}{2 \cdot (1 - ${prefill_busy})}\right) + ${turn_s} + ${text_arrives_s}",
         parameters=named(
             "server_s",
             "steps_waited",
@@ -94,6 +94,7 @@ SERVING_FORMULAS = (
             "prefill_times",
             "prefill_s",
             "prefill_busy",
+            "turn_s",
             "text_arrives_s",
         ),
         function=step.ttft_under_load_s,
@@ -105,6 +106,7 @@ SERVING_FORMULAS = (
                 "prefill_times": 1,
                 "prefill_s": 0.010,
                 "prefill_busy": 0.8,
+                "turn_s": 0.0,
                 "text_arrives_s": 0.0,
             },
             value=0.030,

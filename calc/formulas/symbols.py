@@ -146,6 +146,7 @@ SYMBOLS = _symbols(
     ("steps_waited", "w", "decode steps that a prompt waits", "1"),
     ("prefill_times", "m", "times the prefill's own time until the first token", "1"),
     ("prefill_busy", r"\rho", "share of decoding that goes to the prompts of others", "1"),
+    ("turn_s", r"t_{turn}", "wait for its turn where prompts fill the steps", "second"),
     ("text_arrives_s", r"t_{KV}", "time of cached text up from memory behind the card", "second"),
     ("e2e_s", "t_{e2e}", "time of the whole request", "second"),
     ("best_s", "t", "best estimate of the time", "second"),

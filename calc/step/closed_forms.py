@@ -213,18 +213,20 @@ def ttft_under_load_s(
     prefill_times: Numbers,
     prefill_s: Numbers,
     prefill_busy: Numbers,
+    turn_s: Numbers = 0.0,
     text_arrives_s: Numbers = 0.0,
 ) -> Numbers:
     """Time to first token: server, decode steps waited, and the prefill behind the residual work of other prompts.
 
-    `text_arrives_s`: how long cached text takes up from memory behind the card.
+    `turn_s`: how much longer a prompt waits where answers are shorter than the users are many, so that prompts fill the steps:
+    until the work of all of them is done. `text_arrives_s`: how long cached text takes up from memory behind the card.
 
     Source: residual work of a queue with even service that is busy that share (Pollaczek and Khinchine), capped at 95%.
     Ignores: bursts of arrivals; the simulator gives percentiles.
     """
     busy = np.minimum(prefill_busy, MOST_BUSY)
     prompt_s = prefill_times * prefill_s * (1.0 + busy / (2.0 * (1.0 - busy)))
-    return scalar(server_s + steps_waited * tpot_s + prompt_s + text_arrives_s)
+    return scalar(server_s + steps_waited * tpot_s + prompt_s + turn_s + text_arrives_s)
 
 
 def replica_tokens_per_s(*, users: Numbers, output_tokens: Numbers, e2e_s: Numbers) -> Numbers:

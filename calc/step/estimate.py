@@ -243,6 +243,15 @@ class StepModel:
         chunks = np.maximum(new / engine.chunk_tokens, 1.0)
         prefix = prefix_tokens + (new - chunk) / 2.0
         alone = engine.schedule is not Schedule.MIXED or disaggregated
+        later = np.maximum(np.asarray(output_tokens, dtype=float) - 1.0, 0.0)
+        # 1: two prompts to every step and more; the fixed point has one at most
+        crowded = np.clip(users / (later + 1.0) - 1.0, 0.0, 1.0) * (not disaggregated)
+        cycle_s: Any = 0.0
+        shared_s: Any = 0.0
+        if np.any(crowded):
+            cycle_s, shared_s = self._full_steps(
+                users, new=new, prefix=prefix, later=later / tokens_per_pass, context=context, alone=alone
+            )
         first_token = self._first_token()
         decoding = users
         for _ in range(DECODING_ROUNDS):
@@ -254,6 +263,7 @@ class StepModel:
                 token_s = self._best(ForwardPass.verify(decoding, context, drafts=drafts)) / tokens_per_pass
             prefill_s = mixed_s * chunks
             extra_s = prefill_s if alone else (mixed_s - decode_s) * chunks
+            extra_s = extra_s + crowded * np.maximum(shared_s - extra_s, 0.0)
             found = interleave(
                 concurrency=users,
                 output_tokens=output_tokens,
@@ -264,7 +274,33 @@ class StepModel:
                 first_token=first_token,
             )
             decoding = found.decoding
-        return found
+        return found.waiting(cycle_s - later * found.tpot_s, crowded) if np.any(crowded) else found
+
+    def _full_steps(
+        self, users: Array, *, new: Array, prefix: Any, later: Array, context: Array, alone: bool
+    ) -> tuple[Array, Array]:
+        """(seconds in which a rank does the work of one request of each of its users, what one prompt adds), full steps.
+
+        Every step finishes users/steps requests: so many prompts, and `later` tokens of as many others, up to the token
+        budget. Where the engine runs prompts alone, they fill passes of their own, and one adds what it takes alone.
+        """
+        budget = self.profile.engine.chunk_tokens
+        steps = np.maximum(1.0 if alone else later + 1.0, users * (new if alone else new + later) / budget)
+        prompts = users / steps
+        riders = np.zeros(users.shape) if alone else prompts * later
+        with_prompts_s = self._best(
+            ForwardPass(
+                decode_sequences=riders,
+                decode_context=context,
+                prefill_tokens=prompts * new,
+                prefill_sequences=np.maximum(prompts, 1.0),
+                prefix_tokens=prefix,
+            )
+        )
+        without_s = self._best(ForwardPass.decode(users if alone else riders, context))
+        if alone:
+            return steps * with_prompts_s + later * without_s, np.zeros(users.shape)
+        return steps * with_prompts_s, (with_prompts_s - without_s) / prompts
 
     def _first_token(self) -> FirstToken:
         """How the first token comes about: as the profile says, or as soon as the prompt is computed."""

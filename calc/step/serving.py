@@ -4,11 +4,15 @@ Each of the other B-1 slots inserts one prompt per request cycle, so a request t
 D/(D + TTFT) of B-1 prompts, each costing the decoders `extra` seconds:
 
     D = o T_dec + share (B - 1) D/(D + TTFT) extra,      n = B D/(D + TTFT) sequences decode at a time,     TPOT = D/o
+
+That has at most one prompt to a step. Where answers are shorter than the users are many (B > o) several share one, and a
+first token also waits its turn: from B = 2 o on TTFT + (o - 1) TPOT is no less than the work of B requests in full steps,
+and between o and 2 o as much of that as B/o - 1 says.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +25,8 @@ class Interleaved:
     """Decode time of a request, sequences that decode at a time, and the share of the cycle spent on prompts.
 
     The rest is what they were made of: users of one rank, its decode step, what one prompt adds, the share of its life that
-    a request decodes as the last round had it, the share of prompts seen, and how the first token comes about.
+    a request decodes as the last round had it, the share of prompts seen, how the first token comes about, and `turn_s`:
+    how much longer a prompt waits for its turn than that says, where answers are so short that prompts fill the steps.
     """
 
     decode_s: Any
@@ -36,6 +41,14 @@ class Interleaved:
     decoding_share: Any
     prefill_seen: Any
     first_token: FirstToken
+    turn_s: Any = 0.0
+
+    def waiting(self, least_s: Any, share: Any) -> Interleaved:
+        """The same with a first token that comes no sooner than `least_s`, as far as `share` says: work that is not done serves nobody."""
+        turn = share * np.maximum(np.asarray(least_s, dtype=float) - self.ttft_s, 0.0)
+        ttft = self.ttft_s + turn
+        decoding = np.maximum(self.users * self.decode_s / (self.decode_s + ttft), 1.0)
+        return replace(self, ttft_s=ttft, turn_s=turn, decoding=decoding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

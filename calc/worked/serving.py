@@ -11,7 +11,7 @@ from calc.worked.formula import Worked
 
 FIXED_POINT: Final = (
     "users", "decode_step_s", "extra_s", "decoding_share", "prefill_seen", "decode_s", "decoding", "tpot_s", "ttft_s",
-    "prefill_s", "prefill_share",
+    "prefill_s", "prefill_share", "turn_s",
 )  # fmt: skip
 """Parts of a serving point that its formulas share."""
 
@@ -63,6 +63,7 @@ def _fixed_point(point: ServingPoint, *, output_tokens: float) -> Iterator[Worke
             "prefill_times": float(waited.prefill),
             "prefill_s": found["prefill_s"],
             "prefill_busy": found["prefill_share"],
+            "turn_s": found["turn_s"],
             "text_arrives_s": ttft_s - found["ttft_s"],
         },
         result=ttft_s,
