@@ -67,14 +67,6 @@ class LoadDependentSharing(Queue):
         if self.slots is not None and self.slots < 1:
             raise InputError("slots", self.slots, "at least one request must be able to run")
 
-    @classmethod
-    def of_decode(
-        cls, *, arrivals_per_s: float, output_tokens: float, step_s: Any, slots: int | None = None
-    ) -> LoadDependentSharing:
-        """From step times by batch size (`step_s[n-1]` for n sequences)."""
-        rates = decode_completions_per_s(step_s=step_s, output_tokens=output_tokens)
-        return cls(arrivals_per_s=arrivals_per_s, completions_per_s=tuple(rates.tolist()), slots=slots)
-
     def running(self, number: Any) -> Any:
         """How many of `number` requests run."""
         return number if self.slots is None else np.minimum(number, self.slots)
@@ -162,14 +154,6 @@ class LoadDependentSharing(Queue):
         return (
             inf if self.saturated else max(0.0, self.mean_in_system - self.mean_running) / self.arrivals_per_s
         )
-
-    def mean_running_s(self, relative_size: float) -> float:
-        """Mean seconds from the start of service of a request `relative_size` times the mean size: proportional to it.
-
-        Exact when nobody waits (Cohen 1979); with a line it is the usual approximation.
-        """
-        positive_finite(relative_size=relative_size)
-        return inf if self.saturated else relative_size * self.mean_running / self.arrivals_per_s
 
     def time_quantile_s(self, percentile: float, *, sizes: Service | None = None) -> float:
         """The time that `percentile` per cent of requests do not exceed; infinite when saturated."""

@@ -143,18 +143,6 @@ def _lengths(normal: Floats, lengths: Lengths) -> Ints:
     return np.clip(np.rint(values), 1, MAX_TOKENS).astype(np.int64)
 
 
-def resampled_lengths(
-    draw: np.random.Generator, count: int, *, input_tokens: Ints, output_tokens: Ints
-) -> tuple[Ints, Ints]:
-    """Pairs of lengths drawn from observed pairs: whatever they have in common is kept."""
-    if len(input_tokens) == 0 or len(input_tokens) != len(output_tokens):
-        raise InputError(
-            "lengths", (len(input_tokens), len(output_tokens)), "give as many prompts as answers"
-        )
-    chosen = draw.integers(0, len(input_tokens), count)
-    return input_tokens[chosen], output_tokens[chosen]
-
-
 # ---- requests
 
 

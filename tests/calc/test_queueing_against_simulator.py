@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from decoding_queue import decoding_queue
 
 from calc.queueing import (
     MG1,
     AffineStep,
     BulkService,
-    LoadDependentSharing,
     LognormalService,
     ObservedService,
     affine_decode_load,
@@ -77,7 +77,7 @@ def test_decode_times(run, read_tokens):
     """Sharing with the prefills' share of each second taken off: mean and p50 within 4%, p99 within 7%."""
     batch = np.arange(1, MOST_SEQUENCES + 1)
     prefill_share = RATE * run.input_tokens.mean() * PREFILL_S
-    queue = LoadDependentSharing.of_decode(
+    queue = decoding_queue(
         arrivals_per_s=RATE,
         output_tokens=run.output_tokens.mean(),
         step_s=(FIXED_S + batch * (DECODE_S + KV_S * read_tokens)) / (1 - prefill_share),

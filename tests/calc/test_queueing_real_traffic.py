@@ -7,11 +7,11 @@ import json
 
 import numpy as np
 import pytest
+from decoding_queue import decoding_queue
 
 from calc.queueing import (
     MG1,
     AffineStep,
-    LoadDependentSharing,
     ObservedService,
     affine_decode_load,
     chunked_prefill_service_s,
@@ -73,7 +73,7 @@ def test_decode_times_are_below_the_simulated_by_the_bursts(traffic, simulated):
     batch = np.arange(1, MOST_SEQUENCES + 1)
     per_sequence = STEP.decode_s_per_sequence + STEP.kv_s_per_token * traffic["context"]
     prefill_share = traffic["rate"] * traffic["prompts"].mean() * STEP.prefill_s_per_token
-    queue = LoadDependentSharing.of_decode(
+    queue = decoding_queue(
         arrivals_per_s=traffic["rate"],
         output_tokens=traffic["outputs"].mean(),
         step_s=(STEP.fixed_s + batch * per_sequence) / (1 - prefill_share),

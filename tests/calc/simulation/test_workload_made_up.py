@@ -70,13 +70,6 @@ def test_lengths_have_their_mean_cv_and_correlation():
     assert fixed.tolist() == [100] * 5
 
 
-def test_observed_pairs_stay_pairs():
-    given, answered = np.array([1, 2, 3]), np.array([10, 20, 30])
-    one, other = made.resampled_lengths(draw(), 1000, input_tokens=given, output_tokens=answered)
-    np.testing.assert_array_equal(other, one * 10)
-    assert set(one) == {1, 2, 3}
-
-
 def test_users_wait_for_their_answer_and_think():
     table = made.closed_loop(draw(), users=7, count=350, prompt=FIXED, answer=FIXED, think_s=0.5)
     result = simulate(table, engine_rules("vllm", num_blocks=10_000), STEP)
