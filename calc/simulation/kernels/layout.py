@@ -79,7 +79,7 @@ REQUEST = np.dtype(
         ("scheduled", np.float64),  # s, first admission
         ("first", np.float64),  # s, first token
         ("last", np.float64),  # s, last token
-        ("emit", np.float64),  # s, last token before it joined the decoding set, or before it was preempted
+        ("emit", np.float64),  # s, its latest token as of when it last joined or left the decoding set
         ("late", np.float64),  # s, last token of a decoding request that was left out of the last pass
         ("due", np.int64),  # tick of its replica at which it finishes, while decoding
         ("window_due", np.int64),  # tick at which its context fills the window

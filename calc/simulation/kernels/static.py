@@ -62,10 +62,11 @@ def decode_together(
     record_pass(replica, start_s, steps, 0, slots, float(settings["num_blocks"] - state["free"]), slots)
     for i in range(slots):
         request = int(replica.lists[CHUNK_REQUEST, i])
-        own = min(steps, int(requests[request]["output"]) - 1 - begin)
-        add_growing_gaps(replica, first_s, growth_s, own, 1)
-        if own > 0:
-            requests[request]["emit"] = start_s + leap_seconds(first_s, growth_s, own)
+        # A request whose answer is done pads the batch: of these passes it gives only what its answer still lacks.
+        given = max(0, min(steps, int(requests[request]["output"]) - 1 - begin))
+        add_growing_gaps(replica, first_s, growth_s, given, 1)
+        if given > 0:
+            requests[request]["emit"] = start_s + leap_seconds(first_s, growth_s, given)
 
 
 def static_pass(requests: Requests, replica: Replica, run: Run, limit_s: float) -> None:  # noqa: ARG001 - as all passes
