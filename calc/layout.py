@@ -48,8 +48,8 @@ class Layout:
         return max(1, sequences // self.attention_ranks)
 
     @property
-    def streams(self) -> int:
-        """Schedulers of a replica that step beside each other, each with its share of the cache.
+    def schedulers(self) -> int:
+        """How many step beside each other in a replica, each with its share of the cache.
 
         One for each attention rank, and for each micro-batch that keeps the stages of a pipeline busy.
         """

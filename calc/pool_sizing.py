@@ -39,10 +39,10 @@ def pools_of(replica: Replica, scenario: Scenario, *, batch: int) -> tuple[Fleet
             next_step="Leave out when it comes back, or the pools.",
         )
     rate = workload.rate_per_s * workload.peak_factor
-    streams = replica.model.layout.streams
+    schedulers = replica.model.layout.schedulers
     prompt_s = first(point.prefill_s)
-    prefill_busy = rate * prompt_s / streams
-    decoding = np.asarray(point.decoding, dtype=float) * streams
+    prefill_busy = rate * prompt_s / schedulers
+    decoding = np.asarray(point.decoding, dtype=float) * schedulers
     per_s = np.maximum.accumulate(decoding / (point.tpot_s.best * workload.output.mean_tokens))
     decode_busy = rate / float(np.interp(batch, decoding, per_s))
     decoders = max(1, ceil(decode_busy * (1.0 + scenario.headroom) - ROUNDING))

@@ -168,12 +168,12 @@ def headline_of(proof: Proof) -> str:
 class Pools:
     """How replicas are put to use: all alike, or `prefill` of every `planned` for prompts alone.
 
-    `streams`: schedulers of one replica that step beside each other, see `Layout.streams`. `link`: between the pools.
+    `schedulers`: those of one replica, see `Layout.schedulers`. `link`: between the pools.
     """
 
     planned: int
     prefill: int
-    streams: int
+    schedulers: int
     link: Link
 
     @classmethod
@@ -183,7 +183,7 @@ class Pools:
         return cls(
             planned=fleet.replicas if fleet else 1,
             prefill=fleet.prefill_replicas if fleet else 0,
-            streams=layout.streams,
+            schedulers=layout.schedulers,
             link=Link(
                 bandwidth_bytes_per_s=NODE_LINK_BYTES_PER_S * layout.tp,
                 kv_bytes_per_token=sequence_bytes(result.inputs.spec, prompt, scenario.kv_format) / prompt,
@@ -196,11 +196,11 @@ class Pools:
         if not self.prefill:
             return 0
         share = round(replicas * self.prefill / self.planned)
-        return min(max(1, share), replicas - 1) * self.streams
+        return min(max(1, share), replicas - 1) * self.schedulers
 
     def decoding(self, replicas: int) -> int:
         """Schedulers that decode."""
-        return replicas * self.streams - self.prefilling(replicas)
+        return replicas * self.schedulers - self.prefilling(replicas)
 
     def cluster(self, replicas: int) -> Cluster:
         """The simulator's cluster of so many replicas."""
@@ -318,10 +318,10 @@ def rules_of(result: Answer) -> EngineRules:
     """The scheduler of the scenario's engine, on the pool that the memory step left."""
     scenario = result.inputs.scenario
     family = FAMILIES[Engine(scenario.engine)]
-    streams = result.layout.streams
-    tokens = max(BLOCK_TOKENS, _tokens_of_replica(result) // streams)
+    schedulers = result.layout.schedulers
+    tokens = max(BLOCK_TOKENS, _tokens_of_replica(result) // schedulers)
     allowed = [one for one in (scenario.max_seqs, _places_of_replica(result)) if one is not None]
-    most = max(1, min(allowed) // streams) if allowed else None
+    most = max(1, min(allowed) // schedulers) if allowed else None
     settings: dict[str, object] = {
         "max_seqs": most,
         "token_budget": _chunk(scenario, result.layout),
@@ -387,8 +387,8 @@ def _notes(result: Answer) -> tuple[str, ...]:
     scenario = result.inputs.scenario
     kept = scenario.input_tokens + scenario.output_tokens
     per_sequence = sequence_bytes(result.inputs.spec, round(kept), scenario.kv_format)
-    streams = result.layout.streams
-    beside = f", {streams} schedulers in each replica" if streams > 1 else ""
+    schedulers = result.layout.schedulers
+    beside = f", {schedulers} schedulers in each replica" if schedulers > 1 else ""
     notes = [
         f"scheduler rules of {FAMILIES[Engine(scenario.engine)]}, routed to the replica with the fewest requests{beside}",
         f"a pool of {result.memory.tokens:,} tokens per replica, {per_sequence:,} bytes per sequence",

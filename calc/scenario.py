@@ -166,14 +166,14 @@ class Scenario:
         )
 
     @property
-    def streams(self) -> bool:
+    def decodes(self) -> bool:
         """Whether a token follows the first: an answer of one token (a class, a score) has no time per output token."""
         return self.output_tokens > 1
 
     @property
     def slo(self) -> Slo:
         """The targets that such requests can meet or miss."""
-        tpot_s = self.tpot_s if self.streams else None
+        tpot_s = self.tpot_s if self.decodes else None
         return Slo(ttft_s=self.ttft_s, tpot_s=tpot_s, e2e_s=self.e2e_s, percentile=self.percentile)
 
     def on(self, gpu: str) -> Scenario:

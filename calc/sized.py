@@ -108,7 +108,7 @@ def _expected(inputs: Inputs, layout: Layout) -> Answer:
         prefill=prefill,
         fleet=fleet,
         ttft_s=ttft,
-        tpot_s=replica.at(point.tpot_s, users) if scenario.streams else None,
+        tpot_s=replica.at(point.tpot_s, users) if scenario.decodes else None,
         cost=_cost(inputs.offer, gpus=layout.gpus_per_replica * fleet.replicas, tokens_per_s=tokens_per_s),
         verdict=alone,
         evidence=str(point.evidence),
@@ -163,7 +163,7 @@ def _textbook(inputs: Inputs, layout: Layout) -> Answer:
         prefill=prefill,
         fleet=fleet,
         ttft_s=prefill.prefill_s,
-        tpot_s=decode.time.step_s if scenario.streams else None,
+        tpot_s=decode.time.step_s if scenario.decodes else None,
         cost=_cost(inputs.offer, gpus=gpus * fleet.replicas, tokens_per_s=tokens_per_s),
         verdict=_latency_verdict(
             inputs,
@@ -350,12 +350,12 @@ def _textbook_assumptions(inputs: Inputs, memory: MemoryStep) -> tuple[str, ...]
         lines.append("text that comes back is always in the cache: the textbook forgets nothing")
     if scenario.slo.percentile is not None:
         lines.append("textbook times are means: a percentile target needs the simulator's proof")
-    lines += _without_stream(scenario)
+    lines += _without_decode(scenario)
     return (*lines, *inputs.warnings)
 
 
-def _without_stream(scenario: Scenario) -> list[str]:
-    if scenario.streams or scenario.tpot_s is None:
+def _without_decode(scenario: Scenario) -> list[str]:
+    if scenario.decodes or scenario.tpot_s is None:
         return []
     return ["an answer of one token has no time per output token: its target does not apply"]
 
@@ -367,7 +367,7 @@ def _expected_assumptions(inputs: Inputs) -> tuple[str, ...]:
         f"{scenario.fidelity} fidelity, {ENGINE_NAMES.get(Engine(scenario.engine), scenario.engine)}'s memory rules",
         f"sequences of up to {fmt.count(limit)} tokens",
         f"{fmt.percent(scenario.headroom)} headroom",
-        *_without_stream(scenario),
+        *_without_decode(scenario),
     ]
     if scenario.engine in LLAMA_CPP_ENGINES:
         lines.append(f"every slot has cells of its own for {fmt.count(limit)} tokens; none are shared")

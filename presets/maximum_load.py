@@ -145,12 +145,12 @@ def _as_benchmarked(
     point: PointMeasurement, work: OfflineWork, model: StepModel, most: float
 ) -> tuple[OfflineWork, float]:
     """(a run of trtllm-bench with the page's number of requests, sequences that its settings and the caches leave)."""
-    streams = model.layout.streams
+    schedulers = model.layout.schedulers
     settings = bench_settings(
         model,
         input_tokens=work.input_tokens,
         output_tokens=work.output_tokens,
-        held=most / streams,
+        held=most / schedulers,
     )
     run = replace(
         work,
@@ -158,4 +158,4 @@ def _as_benchmarked(
         token_budget=float(settings.tokens),
         graph_sizes=settings.graph_sizes,
     )
-    return run, min(most, min(settings.sequences, settings.tokens - 1) * streams)
+    return run, min(most, min(settings.sequences, settings.tokens - 1) * schedulers)

@@ -49,13 +49,13 @@ def pace_of(
     input_tokens: float,
     output_tokens: float,
     prefix_tokens: float,
-    streams: int,
+    schedulers: int,
     nodes: int,
     gpus: int,
     drafts: int = 0,
     tokens_per_pass: float = 1.0,
 ) -> Pace:
-    """Bounds at `sequences` decoding sequences of each of `streams` (attention ranks x pipeline stages)."""
+    """Bounds at `sequences` decoding sequences of each of `schedulers` (attention ranks x pipeline stages)."""
     work = _Work(operators=operators, stacked=stacked, nodes=nodes, gpus=gpus)
     context = input_tokens + output_tokens / 2.0
     decode_s = work.decode(sequences, context, drafts=drafts) / tokens_per_pass
@@ -67,8 +67,10 @@ def pace_of(
     ttft_s = server_s + steps * tpot_s + prefill * prompt_s
     e2e_s = ttft_s + tpot_s * max(output_tokens - 1.0, 0.0)
     # A replica of B users finishes B/(TTFT + (o-1) TPOT) requests per second, of which n = B D/(D + TTFT) decode at a time.
-    most = sequences[:, None] * streams / decoding_s * (output_tokens / max(output_tokens - 1.0, 0.5))
-    return Pace(sequences=sequences * streams, tpot_s=tpot_s, ttft_s=ttft_s, e2e_s=e2e_s, requests_per_s=most)
+    most = sequences[:, None] * schedulers / decoding_s * (output_tokens / max(output_tokens - 1.0, 0.5))
+    return Pace(
+        sequences=sequences * schedulers, tpot_s=tpot_s, ttft_s=ttft_s, e2e_s=e2e_s, requests_per_s=most
+    )
 
 
 @dataclass(frozen=True)

@@ -285,10 +285,10 @@ def _bounds(question: Question, group: Group, operators: Operators, stacked: Sta
     """One group on the accelerators of one stack."""
     scenario, layout = group.scenario, group.layout
     prompt = scenario.input_tokens
-    streams = layout.streams
+    schedulers = layout.schedulers
     fit, short = _sequences_that_fit(question, group, stacked)
     most = float(min(scenario.max_seqs or MOST_SEQUENCES, MOST_SEQUENCES))
-    top = max(1.0, min(float(np.max(fit)), most) / streams)
+    top = max(1.0, min(float(np.max(fit)), most) / schedulers)
     pace = pace_of(
         operators,
         stacked,
@@ -296,7 +296,7 @@ def _bounds(question: Question, group: Group, operators: Operators, stacked: Sta
         input_tokens=prompt,
         output_tokens=scenario.output_tokens,
         prefix_tokens=min(prompt * scenario.workload.prefix_share, prompt - 1.0),
-        streams=streams,
+        schedulers=schedulers,
         nodes=layout.nodes,
         gpus=layout.gpus_per_replica,
         drafts=scenario.draft_tokens,

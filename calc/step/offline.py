@@ -59,7 +59,7 @@ def offline_tokens_per_s(model: StepModel, work: OfflineWork, *, slots: Any) -> 
     Source: the arithmetic above. Ignores: lengths that differ, and what a cache of common prefixes saves.
     """
     layout = model.layout
-    schedulers = layout.streams
+    schedulers = layout.schedulers
     requests = work.requests / schedulers
     held = np.minimum(np.atleast_1d(np.asarray(slots, dtype=float)) / schedulers, requests)
     alone = model.profile.engine.schedule is not Schedule.MIXED

@@ -34,7 +34,7 @@ def at_this_load(result: Answer) -> tuple[Worked, ...]:
     users = fleet.users_of_decoder
     point = serving_of(result, users)
     lines = worked_serving(point, users=users, output_tokens=output)
-    prompt_s = first(point.prefill_s) / result.layout.streams
+    prompt_s = first(point.prefill_s) / result.layout.schedulers
     return (
         *lines,
         *_waits(fleet, prompt_s=first(point.prefill_s), ttft_s=first(point.ttft_s.best), work_s=prompt_s),

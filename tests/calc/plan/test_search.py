@@ -169,7 +169,7 @@ def test_no_serving_point_is_better_than_the_bounds(scenario, gpu, layout, quant
         input_tokens=scenario.input_tokens,
         output_tokens=scenario.output_tokens,
         prefix_tokens=prefix,
-        streams=layout.attention_dp * layout.dp * layout.pp,
+        schedulers=layout.attention_dp * layout.dp * layout.pp,
         nodes=layout.nodes,
         gpus=layout.gpus_per_replica,
     )
