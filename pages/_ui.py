@@ -90,9 +90,14 @@ def show_error(error: RidgebeamError) -> None:
     )
 
 
-def show_title(finding: str, assumptions: str = "", *, question: str = "") -> None:
-    """The conclusion as the page's title, and under it, small, what was assumed; above it the question, if it is stated."""
+def show_title(finding: str, assumptions: str = "", *, question: str = "", about: str = "") -> None:
+    """The conclusion as the page's title, and under it, small, what was assumed.
+
+    Above it, where they are stated, what the product is `about`, small, and the question.
+    """
     release()
+    if about:
+        st.caption(about)
     if question:
         st.markdown(plain_text(question))
     st.title(plain_text(finding), anchor=False)

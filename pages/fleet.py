@@ -54,8 +54,7 @@ SHOWN = (
 def main() -> None:
     """The finding, the chart, the table of results; the table of questions below it, where it can be changed."""
     place = st.container()
-    with place:
-        hold(BARS_PX, TABLE_PX)
+    hold(BARS_PX, TABLE_PX)
     rows, budget, kinds = _questions()
     base = replace(
         current_scenario(), config_text="", gpu_json="", kv_bytes_per_gpu=None, tp=0, tpot_s=None, ttft_s=None

@@ -21,13 +21,11 @@ from pages._ui import plain_text, show_chart, show_data, show_ignored, show_metr
 def main() -> None:
     """The page in its two states: it serves, or it does not and here is what would."""
     result = current_answer()
-    st.caption(
-        "Ridgebeam plans LLM serving: which GPUs a model needs, how fast it answers, what it costs, and why."
-    )
     show_title(
         headline(result),
         plain_text(f"Assumed: {'; '.join(_assumed(result))}. Change any of it in the sidebar."),
         question=question(result.inputs),
+        about="Ridgebeam plans LLM serving: which GPUs a model needs, how fast it answers, what it costs, and why.",
     )
     if result.verdict.fits:
         show_metrics(answer_metrics(result))
