@@ -55,6 +55,10 @@ CHART_TEXT = {
     "light": "#4A5560",
     "dark": "#AEB9C4",
 }  # at least 4.5 to 1 on the grounds of .streamlit/config.toml
+GROUND = {
+    "light": "rgba(255,255,255,0.82)",
+    "dark": "rgba(15,21,25,0.82)",
+}  # those grounds, nearly opaque: behind a label that stands among lines
 LEGEND_BELOW_PX = 88  # under the ticks and the title of a low figure's axis
 ROWS = {"autorange": "reversed", "showgrid": False}
 """A y axis of names, the first at the top."""
@@ -185,6 +189,14 @@ def labelled(text: str, colour: str) -> str:
     return f'<span style="color:{colour}">\u25ae</span> {text}'
 
 
+def name_inside(made: Drawing, text: str, **where: Any) -> None:
+    """A text inside the plot, at `where` by the names of Plotly's annotations; lines that cross it pass behind its ground."""
+    ground = GROUND.get(st.context.theme.type or "", "rgba(0,0,0,0)")
+    made.add_annotation(
+        text=text, showarrow=False, font={"size": LABEL_SIZE}, bgcolor=ground, borderpad=1, **where
+    )
+
+
 def vline(made: Drawing, mark: Mark) -> None:
     """A labelled vertical line at `mark.at` data units, right on linear and on log axes."""
     colour = COLOURS[mark.colour]
@@ -227,16 +239,16 @@ def hline(made: Drawing, mark: Mark, *, axis: str = "y") -> None:
         line={"color": colour, "width": 2, "dash": mark.dash},
     )
     position, _ = _place(made.layout[axis.replace("y", "yaxis")], mark.at)
-    made.add_annotation(
+    name_inside(
+        made,
+        labelled(mark.text, colour),
         x=0.01,
         y=position,
         xref="paper",
         yref=axis,
         xanchor="left",
         yanchor="bottom",
-        text=labelled(mark.text, colour),
-        showarrow=False,
-        font={"size": LABEL_SIZE},
+        yshift=2,
     )
 
 
@@ -258,10 +270,8 @@ def faded_line(colour: str) -> str:
     return faded(colour).replace("0.16", "0.4")
 
 
-def shade(
-    made: Drawing, low: float, high: float, *, colour: str, text: str = "", at_left: bool = False
-) -> None:
-    """A zone between two x values, in data units, with its name inside at the bottom right, or left."""
+def shade(made: Drawing, low: float, high: float, *, colour: str, text: str = "") -> None:
+    """A zone between two x values, in data units, with its name in the legend."""
     made.add_shape(
         type="rect",
         x0=low,
@@ -275,15 +285,11 @@ def shade(
         fillcolor=faded(COLOURS[colour]),
     )
     if text:
-        position, _ = _place(made.layout["xaxis"], low if at_left else high)
-        made.add_annotation(
-            x=position,
-            y=0.02,
-            xref="x",
-            yref="paper",
-            xanchor="left" if at_left else "right",
-            yanchor="bottom",
-            text=labelled(text, COLOURS[colour]),
-            showarrow=False,
-            font={"size": LABEL_SIZE},
+        made.add_scatter(
+            x=[None],
+            y=[None],
+            mode="markers",
+            name=text,
+            marker={"symbol": "square", "size": 12, "color": faded_line(COLOURS[colour])},
+            hoverinfo="skip",
         )

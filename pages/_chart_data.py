@@ -24,7 +24,8 @@ def _trace_rows(made: Drawing, trace: Mapping[str, Any], number: int) -> Iterato
         cells = {
             title: _cell(values[place] if place < len(values) else None) for title, values in columns.items()
         }
-        yield {"series": trace.get("name") or f"trace {number + 1}", **cells}
+        if any(cell is not None for cell in cells.values()):  # else a gap in a line, or a zone's name alone
+            yield {"series": trace.get("name") or f"trace {number + 1}", **cells}
 
 
 def _listed(values: Any) -> list[Any]:

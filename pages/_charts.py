@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log10
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from pages._axes import (
     GREY,
     HOVER,
     KINDS,
-    LABEL_SIZE,
     LINE_WIDTH,
     ROWS,
     Mark,
@@ -24,6 +24,7 @@ from pages._axes import (
     hline,
     linear,
     logarithmic,
+    name_inside,
     vline,
 )
 from pages._drawing import Drawing
@@ -116,7 +117,7 @@ def waterfall(drops: Sequence[Drop], *, unit: str) -> Drawing:
     """Steps from the whole to what is left, one row each, from the top down."""
     top = 1.03 * max(drop.start for drop in drops)
     made = figure(
-        height=110 + 40 * len(drops),
+        height=62 + 40 * len(drops),
         showlegend=False,
         top=10,
         hovermode="closest",
@@ -364,16 +365,13 @@ def _draw_roofs(
         made.add_scatter(
             x=[rate / bandwidth, right],
             y=[rate, rate],
-            mode="lines+text",
-            text=["", name],
-            textposition="top left",
-            textfont={"size": LABEL_SIZE},
-            unselected={"textfont": {"color": GREY}},  # a click on a dot leaves the roofs' names alone
+            mode="lines",
             name=f"{name} roof",
             showlegend=False,
             hoverinfo="skip",
             line={"color": COLOURS["compute"], "width": 1.5},
         )
+        name_inside(made, name, x=log10(right), y=log10(rate), xanchor="right", yanchor="bottom")
 
 
 def _draw_dots(made: Drawing, group: Dots) -> None:

@@ -49,7 +49,7 @@ def draw_form() -> None:
         placeholder="http://127.0.0.1:8000",
         max_chars=500,
     )
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(horizontal=True):
         api = st.selectbox("API", list(APIS), key="endpoint_api", persist_state="session", width=210)
         depth = st.segmented_control(
             "How thoroughly", list(DEPTHS), default="quick", key="endpoint_depth", required=True
@@ -97,7 +97,7 @@ def _draw_offer(url: str, plan: TestPlan, api: Api) -> None:
     """What will be sent, and the button that confirms it."""
     words = f"Sends {budget_of(plan).words}; ends after {fmt.seconds(plan.total_limit_s)} at the latest."
     if not url.strip():
-        st.caption(f"{words} Nothing is sent before you press the button.")
+        st.caption(f"{words} Nothing is sent before you press the button, which comes with an address.")
         return
     target = checked_target(url, Policy.from_environment(deployment=deployment()))
     where = (

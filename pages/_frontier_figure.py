@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from calc import format as fmt
 from calc.frontier import Operating, frontier
-from pages._axes import GREY, KINDS, LABEL_SIZE, LINE_WIDTH, Mark, figure, fine_logarithmic, shade, vline
+from pages._axes import GREY, KINDS, LINE_WIDTH, Mark, figure, fine_logarithmic, shade, vline
 from pages._drawing import Drawing
 
 SYMBOLS = ("circle", "diamond", "square")
@@ -22,7 +22,8 @@ def frontier_figure(
 ) -> Drawing:
     """Each accelerator's frontier as a line, what its cache cannot hold as hollow points, the promised region shaded.
 
-    The points that serve the chosen speed are named ("TP4 b32"), the baseline's line is drawn thick and outlined.
+    A ring marks the point that serves the chosen speed, and the legend says what runs there ("TP4 b32"): beside the point its
+    name would lie on the other lines, which are close to each other. The baseline's line is drawn thick and outlined.
     """
     every = [point for points in found.values() for point in points]
     low_x, high_x = (
@@ -41,10 +42,14 @@ def frontier_figure(
     )
     for number, (name, points) in enumerate(found.items()):
         colour, symbol = KINDS[number % len(KINDS)], SYMBOLS[number % len(SYMBOLS)]
-        _add_frontier(made, name, points, colour=colour, symbol=symbol, outlined=name == baseline)
-        _name_point(made, at.get(name), colour=colour, symbol=symbol, above=number % 2 == 0)
+        ring = at.get(name)
+        known = f"{name} (baseline)" if name == baseline else name
+        look = {"color": colour, "symbol": symbol}
+        _add_frontier(made, known, points, look=look, outlined=name == baseline, named=ring is None)
+        if ring is not None:
+            _add_ring(made, known, ring, look=look)
     if target_tokens_per_s is not None and low_x < target_tokens_per_s < high_x:
-        shade(made, target_tokens_per_s, high_x, colour="fits", text="keeps the TPOT target", at_left=True)
+        shade(made, target_tokens_per_s, high_x, colour="fits", text="keeps the TPOT target")
     if low_x < user_tokens_per_s < high_x:
         vline(
             made,
@@ -59,46 +64,56 @@ def frontier_figure(
 
 
 def _add_frontier(
-    made: Drawing, name: str, points: Sequence[Operating], *, colour: str, symbol: str, outlined: bool
+    made: Drawing,
+    name: str,
+    points: Sequence[Operating],
+    *,
+    look: Mapping[str, str],
+    outlined: bool,
+    named: bool,
 ) -> None:
-    """The points that none beats as a line; those that the cache cannot hold, hollow."""
+    """The points that none beats as a line; those that the cache cannot hold, hollow. `named`: in the legend."""
     best = frontier(points)
     made.add_scatter(
         x=[p.user_tokens_per_s for p in best],
         y=[p.tokens_per_s_per_gpu for p in best],
-        name=f"{name} (baseline)" if outlined else name,
+        name=name,
+        legendgroup=name,
+        showlegend=named,
         mode="lines+markers",
         customdata=[describe(p) for p in best],
         hovertemplate="%{customdata}<extra></extra>",
-        line={"color": colour, "width": 2 * LINE_WIDTH if outlined else LINE_WIDTH},
-        marker={"symbol": symbol, "size": 9, "line": {"width": 2 if outlined else 0, "color": GREY}},
+        line={"color": look["color"], "width": 2 * LINE_WIDTH if outlined else LINE_WIDTH},
+        marker={"symbol": look["symbol"], "size": 9, "line": {"width": 2 if outlined else 0, "color": GREY}},
     )
     hollow = [p for p in points if not p.fits]
     made.add_scatter(
         x=[p.user_tokens_per_s for p in hollow],
         y=[p.tokens_per_s_per_gpu for p in hollow],
         name=f"{name}, does not fit",
+        legendgroup=name,
         mode="markers",
         showlegend=False,
         customdata=[describe(p) for p in hollow],
         hovertemplate="%{customdata}<extra></extra>",
-        marker={"symbol": f"{symbol}-open", "size": 7, "color": colour, "opacity": 0.6},
+        marker={"symbol": f"{look['symbol']}-open", "size": 7, "color": look["color"], "opacity": 0.6},
     )
 
 
-def _name_point(made: Drawing, point: Operating | None, *, colour: str, symbol: str, above: bool) -> None:
-    """A ring and a label on the point that serves the chosen speed."""
-    if point is None:
-        return
+def _add_ring(made: Drawing, name: str, point: Operating, *, look: Mapping[str, str]) -> None:
+    """A ring on the point that serves the chosen speed; in the legend it stands for the line and says what runs there."""
     made.add_scatter(
         x=[point.user_tokens_per_s],
         y=[point.tokens_per_s_per_gpu],
-        mode="markers+text",
-        text=[f"{point.layout} b{point.batch}"],
-        textposition="top right" if above else "bottom left",
-        textfont={"size": LABEL_SIZE},
-        marker={"symbol": f"{symbol}-open", "size": 15, "color": colour, "line": {"width": 2}},
-        showlegend=False,
+        mode="markers",
+        name=f"{name}: {point.layout} b{point.batch}",
+        legendgroup=name,
+        marker={
+            "symbol": f"{look['symbol']}-open",
+            "size": 15,
+            "color": look["color"],
+            "line": {"width": 2},
+        },
         hoverinfo="skip",
     )
 

@@ -7,7 +7,7 @@ import streamlit as st
 from calc import format as fmt
 from calc.paging_story import BEAMS, MIXED, SAMPLES, Action, Pool, Setting, Story, play
 from pages._paging_figure import grid_figure, grid_finding
-from pages._ui import show_chart, show_data
+from pages._ui import show_chart, show_data, show_side_by_side
 
 STORY_KEY = "_paging_story"
 SAMPLES_ASKED = 4
@@ -68,7 +68,7 @@ def draw_pools() -> None:
         f"Reserved: {fmt.count(setting.reserved_tokens)} tokens each. Shared (and paged), newest last: {said}. Thick edges: "
         "touched by the last action."
     )
-    st.dataframe([_row(pool) for pool in played.pools], hide_index=True, key="paged-counters")
+    show_side_by_side([_row(pool) for pool in played.pools])
     show_data(
         lambda: [_cell_row(pool, number) for pool in played.pools for number in range(len(pool.cells))],
         key="paged-data",
@@ -85,9 +85,8 @@ def _reset() -> None:
     st.session_state.pop(STORY_KEY, None)
 
 
-def _row(pool: Pool) -> dict[str, object]:
-    return {
-        "cache": pool.name,
+def _row(pool: Pool) -> dict[str, str]:
+    counters = {
         "requests": pool.requests,
         "waiting": pool.waiting,
         "preempted": pool.preemptions,
@@ -97,6 +96,7 @@ def _row(pool: Pool) -> dict[str, object]:
         "external, stranded": pool.external_slots,
         "saved by sharing": pool.saved_slots,
     }
+    return {"cache": pool.name} | {name: fmt.count(number) for name, number in counters.items()}
 
 
 def _cell_row(pool: Pool, number: int) -> dict[str, object]:

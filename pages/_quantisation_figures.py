@@ -202,7 +202,7 @@ def smoothing_figure(study: SmoothingStudy, *, alpha: float) -> Drawing:
         [Series(name="weights and activations in int8", values=study.errors, colour="main")],
         xaxis=linear(0, 1, "exponent α"),
         yaxis=logarithmic(min(values) / 1.5, 2 * max(values), "error of the product")
-        | {"tickformat": ".1%", "exponentformat": "none"},
+        | {"tickformat": "~%", "exponentformat": "none"},
         vertical=[Mark(at=alpha, text=f"α = {alpha:g}", colour="main", dash="dot")],
         horizontal=[
             Mark(at=study.plain, text=f"no rescaling: {fmt.percent(study.plain)}", colour="target"),

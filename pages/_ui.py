@@ -97,7 +97,7 @@ def show_title(finding: str, assumptions: str = "", *, question: str = "", about
     """
     release()
     if about:
-        st.caption(about)
+        st.caption(plain_text(about))
     if question:
         st.markdown(plain_text(question))
     st.title(plain_text(finding), anchor=False)
@@ -131,6 +131,30 @@ def show_table(rows: Sequence[Mapping[str, str]]) -> None:
         border="horizontal",
         hide_index=True,
     )
+
+
+def show_side_by_side(rows: Sequence[Mapping[str, str]]) -> None:
+    """A few things beside each other, one a column under the first of its entries: so a phone shows them whole."""
+    heads = [plain_text(next(iter(row.values()))) for row in rows]
+    corner = next(iter(rows[0]))
+    names = list(dict.fromkeys(name for row in rows for name in list(row)[1:]))
+    st.table(
+        [
+            {
+                corner: name,
+                **{head: before_its_range(row.get(name, "")) for head, row in zip(heads, rows, strict=True)},
+            }
+            for name in names
+        ],
+        border="horizontal",
+        hide_index=True,
+    )
+
+
+def before_its_range(text: str) -> str:
+    """A reading that breaks nowhere but before its range: "160 ms" over "(110 to 220)"."""
+    best, opening, ends = text.partition(" (")
+    return best.replace(" ", "\N{NO-BREAK SPACE}") + opening + ends.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def in_lines(text: str) -> str:

@@ -22,7 +22,7 @@ from pages._ui import (
 from presets import accuracy, engine_memory
 from presets.accuracy import Comparison
 
-CLASSES = {"dense": "dense", "experts": "mixture of experts", "latent": "latent attention"}
+CLASSES = {"dense": "dense", "experts": "experts", "latent": "latent attention"}
 PROTOCOLS = {
     "group held out": "each model, GPU and engine in turn",
     "GPU held out": "each GPU in turn",
@@ -82,7 +82,7 @@ def _protocol_row(report: dict[str, dict[str, dict[str, float]]], name: str, tex
     return {
         "left out of the fit": text,
         **{label: fmt.percent(errors[kind]["mean"]) for kind, label in CLASSES.items()},
-        "90% of points within": fmt.percent(errors["all"]["p90"]),
+        "90% within": fmt.percent(errors["all"]["p90"]),
     }
 
 
@@ -122,12 +122,13 @@ def _group_rows(rows: Sequence[Comparison]) -> list[dict[str, object]]:
 
 def _furthest_rows(rows: Sequence[Comparison], unit: str) -> list[dict[str, object]]:
     """The points whose prediction is the largest factor away from the measurement, either way."""
+    scale, shown = (1e3, "ms") if unit == "s" else (1.0, unit)
     furthest = sorted(rows, key=lambda row: -abs(math.log(row.best / row.measured)))[:FURTHEST]
     return [
         {
             "error, %": round(100 * row.error),
-            f"measured, {unit}": float(f"{row.measured:.3g}"),
-            f"predicted, {unit}": float(f"{row.best:.3g}"),
+            f"measured, {shown}": float(f"{scale * row.measured:.3g}"),
+            f"predicted, {shown}": float(f"{scale * row.best:.3g}"),
             "in range": row.inside,
             "group": row.group,
             "configuration": row.note,

@@ -19,7 +19,7 @@ from pages._ui import (
     show_chart,
     show_data,
     show_ignored,
-    show_table,
+    show_side_by_side,
     show_title,
     show_worked_maths,
 )
@@ -69,7 +69,7 @@ def main() -> None:
     if missing:
         st.caption(plain_text(f"Does not fit, or has no rate for it: {', '.join(missing)}."))
     st.header(f"At {fmt.significant(speed)} tokens/s per user", anchor=False)
-    show_table([_row(name, point, at.get(baseline)) for name, point in at.items()])
+    show_side_by_side([_row(name, point, at.get(baseline)) for name, point in at.items()])
     st.caption(plain_text(f"Baseline: {baseline}. Watts are those of the GPUs while all users are served."))
     show_worked_maths(
         lambda: [
@@ -116,10 +116,9 @@ def _prompts(scenario: Scenario) -> str:
 
 
 def _controls(scenario: Scenario) -> tuple[list[str], float, str]:
-    row = st.columns((5, 2, 3), vertical_alignment="bottom")
     first = list(dict.fromkeys((scenario.gpu, *BESIDE)))[:MOST_COMPARED]
     options = list(dict.fromkeys((scenario.gpu, *accelerators.all_ids())))
-    chosen = row[0].multiselect(
+    chosen = st.multiselect(
         "Accelerators, at most three",
         options,
         default=first,
@@ -127,8 +126,9 @@ def _controls(scenario: Scenario) -> tuple[list[str], float, str]:
         key="compare_gpus",
         bind="query-params",
     )
-    pinned = row[1].selectbox("Baseline", chosen or options[:1], key="baseline", bind="query-params")
-    speed = row[2].select_slider(
+    row = st.columns(2, vertical_alignment="bottom")
+    pinned = row[0].selectbox("Baseline", chosen or options[:1], key="baseline", bind="query-params")
+    speed = row[1].select_slider(
         "Tokens/s per user", [str(s) for s in SPEEDS], value="30", key="speed", bind="query-params"
     )
     return list(chosen), float(speed), str(pinned)

@@ -120,8 +120,10 @@ def _questions() -> tuple[Sequence[Mapping[str, object]], Budget, tuple[str, ...
         bind="query-params",
     )
     stock = second.text_input(
-        "Stock: GPU=N or REGION:GPU=N, separated by spaces; empty: as many as wanted",
+        "Stock, if it is limited",
         key="fleet_stock",
+        placeholder="GPU=N or REGION:GPU=N",
+        help="GPU=N or REGION:GPU=N, separated by spaces. Empty: as many as wanted.",
         bind="query-params",
     )
     usd = third.number_input(

@@ -83,7 +83,7 @@ def main() -> None:
         lambda: [weights, *token, *worked_conversation(spec, kv_dtype, tokens)], key="model-maths"
     )
     if inputs.model_note:
-        st.markdown(plain_text(f"Shapes: {inputs.model_note}"))
+        st.caption(plain_text(f"Shapes: {inputs.model_note}"))
     show_data(
         lambda: [{"tokens": n, "bytes": size} for n, size in zip(curve.tokens, curve.bytes, strict=True)],
         key="model-data",

@@ -16,7 +16,14 @@ from calc.worked.run import worked_pass
 from pages._inputs import current_answer
 from pages._levers import show_unheld
 from pages._schedule_parts import Asked, draw_controls, draw_steps, schedules_of, table_rows
-from pages._ui import predict_first, show_data, show_ignored, show_title, show_worked_maths
+from pages._ui import (
+    predict_first,
+    show_data,
+    show_ignored,
+    show_side_by_side,
+    show_title,
+    show_worked_maths,
+)
 
 TRACE_HELP = "Open it in Perfetto or chrome://tracing: one process per scheduler, one row per slot."
 
@@ -31,7 +38,7 @@ def main() -> None:
         show_unheld(current_answer())
     _predict(schedules)
     draw_steps(asked, schedules)
-    st.dataframe(table_rows(schedules), hide_index=True, key="sched-table")
+    show_side_by_side(table_rows(schedules))
     st.download_button(
         "Schedule (trace viewer)",
         lambda: json.dumps(trace_of(schedules)),

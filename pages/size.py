@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import streamlit as st
-
 from calc.curves import memory_bar
 from calc.result import Answer, headline, question
 from pages._answer_metrics import answer_metrics

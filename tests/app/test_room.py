@@ -45,9 +45,7 @@ async def script(_request):
 @pytest.fixture(scope="module")
 def client():
     routes = [Route(f"/{one.__name__}", one) for one in (shell, in_parts, numbers, missing, script)]
-    return TestClient(
-        Starlette(routes=routes, middleware=[Middleware(HoldRoom), Middleware(GZipMiddleware)])
-    )
+    return TestClient(Starlette(routes=routes, middleware=[Middleware(HoldRoom), Middleware(GZipMiddleware)]))
 
 
 @pytest.mark.parametrize("path", ["shell", "in_parts"])
