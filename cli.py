@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from errno import EBADF
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         from presets.whole_file import FULL_DISK
 
-        if error.errno not in FULL_DISK:
+        if error.errno not in {*FULL_DISK, EBADF}:
             raise
         _write_no_more()
         print(f"ridgebeam: the answer could not be written: {error.strerror}", file=sys.stderr)
@@ -64,13 +65,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _answered(run: Verb, arguments: argparse.Namespace) -> int:
     code = run(arguments)
+    if sys.stdout is None:  # it was closed before we began (`>&-`)
+        raise OSError(EBADF, os.strerror(EBADF))
     sys.stdout.flush()
     return code
 
 
 def _write_no_more() -> None:
     """What is left of the answer goes nowhere, so that the interpreter does not try it again as it ends."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

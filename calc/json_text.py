@@ -1,9 +1,10 @@
-"""JSON of others: one reader for every file, answer and link that we did not write ourselves a moment ago."""
+"""JSON: one reader for every file, answer and link that we did not write ourselves a moment ago, and what we write strictly."""
 
 from __future__ import annotations
 
 import json
-from math import isinf
+from collections.abc import Mapping
+from math import isfinite, isinf
 from typing import Any, Final
 
 # What `parse_json` raises for text that is no JSON: also for nesting that exhausts the stack.
@@ -25,6 +26,21 @@ def parse_json(text: str | bytes, *, finite: bool = False) -> Any:
     value = (_FINITE if finite else _ANY).decode(text)
     if "\\ud" in text.lower():
         json.dumps(value, ensure_ascii=False).encode()  # half a character: no screen, file or pipe takes it
+    return value
+
+
+def json_of(value: Any, *, indent: int | None = None) -> str:
+    """The value as JSON that every reader takes: a number that is none (a queue without end) is null there."""
+    return json.dumps(_with_nulls(value), indent=indent, default=str)
+
+
+def _with_nulls(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _with_nulls(held) for name, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_nulls(held) for held in value]
     return value
 
 

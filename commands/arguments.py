@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import InputError
+from calc.json_text import json_of
 from calc.units import GB, GIB
 
 if TYPE_CHECKING:
@@ -314,4 +314,4 @@ def write_file(flag: str, path: str, parts: Iterable[str]) -> None:
 
 
 def emit(arguments: argparse.Namespace, record: dict[str, Any], lines: list[str]) -> None:
-    print(json.dumps(record) if arguments.json else "\n".join(lines))
+    print(json_of(record) if arguments.json else "\n".join(lines))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import io
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import streamlit as st
 
 from calc.errors import RidgebeamError
 from calc.formulas import FORMULAS
+from calc.json_text import json_of
 from calc.provenance import Provenance
 from calc.worked.formula import Worked
 from pages._chart_data import chart_rows
@@ -295,7 +295,7 @@ def show_data(made: Callable[[], Sequence[Mapping[str, Any]]], *, key: str, name
             )
             st.download_button(
                 "JSON",
-                lambda: json.dumps(list(rows), indent=2, default=str),
+                lambda: json_of(list(rows), indent=2),
                 f"{name}.json",
                 "application/json",
                 key=f"{key}-json",

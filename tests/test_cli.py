@@ -1,6 +1,5 @@
 """The command line is a contract: one JSON object, named exit codes, no network, never a traceback."""
 
-import json
 import socket
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import cli
+from calc.json_text import parse_json
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTBOOK = ["textbook-13b", "--gpu", "a100-textbook"]
@@ -20,7 +20,7 @@ def run(capsys):
         code = cli.main([*map(str, words), "--json"])
         printed = capsys.readouterr()
         assert "Traceback" not in printed.err
-        return code, json.loads(printed.out)
+        return code, parse_json(printed.out, finite=True)
 
     return run_verb
 
@@ -233,6 +233,21 @@ def test_formula_lists_explains_and_refuses(run):
     assert run("formula", "prefill_s", "params=many")[0] == 2
     assert run("formula", "prefill_s", "params=1")[0] == 2
     assert run("formula", "shakespeare")[0] == 2
+
+
+def test_a_queue_without_end_is_null_in_json(run):
+    """JSON has no Infinity: strict readers refuse the whole answer for it."""
+    code, record = run("formula", "mm1_mean_time_s", "utilisation=1", "service_s=0.1")
+    assert code == 0
+    assert record["value"] is None
+    assert record["inputs"]["utilisation"] == 1.0
+
+
+def test_an_output_that_was_closed_before_is_said_and_no_traceback():
+    command = f'"{sys.executable}" "{ROOT / "cli.py"}" model Qwen/Qwen3-0.6B >&-'
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert ended.returncode == 4
+    assert ended.stderr.startswith("ridgebeam: the answer could not be written")
 
 
 def test_a_plan_is_verified_by_simulation(run):
