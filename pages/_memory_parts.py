@@ -170,7 +170,7 @@ def draw_ranks(found: Ledger) -> None:
                     "line": shown_name(line.kind),
                     "size": fmt.binary_bytes(line.bytes),
                     "from": str(line.bytes.provenance),
-                    "why": plain_text(line.note),
+                    "why": line.note,
                 }
                 for line in rank.lines
             ]

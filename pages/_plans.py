@@ -85,10 +85,10 @@ def _draw_ranking(ranking: Ranking) -> None:
             key="plans-maths",
             of="Plan",
         )
-        notes = dict.fromkeys(f"{plan.inputs.offer.accelerator.name}: {plan.cost.note}" for plan in shown)
+        priced_by = dict.fromkeys(f"{plan.inputs.offer.accelerator.name}: {plan.cost.note}" for plan in shown)
         st.caption(
             "Ranked by list price per hour; each price is the cheapest dated on-demand one. "
-            + plain_text("; ".join(notes))
+            + plain_text("; ".join(priced_by))
             + "."
         )
         draw_apply([plan_change(plan) for plan in shown[:APPLIED]], key="plan")

@@ -89,7 +89,7 @@ def _follow(job_id: str) -> None:
     progress = jobs.progress(job_id)
     if not progress.running:
         st.rerun()
-    st.progress(progress.fraction, text=_remaining(progress))
+    st.progress(progress.fraction, text=plain_text(_remaining(progress)))
     st.caption(
         "  ".join(
             f"{MARKS[probe.state]} {probe.title}"
@@ -102,7 +102,7 @@ def _follow(job_id: str) -> None:
 
 def _remaining(progress: Progress) -> str:
     left = f"about {fmt.seconds(float(round(progress.remaining_s or 1)))} left"
-    return plain_text(f"{progress.current}, {left}")
+    return f"{progress.current}, {left}"
 
 
 def _draw_ended() -> None:
@@ -112,10 +112,11 @@ def _draw_ended() -> None:
     ended = st.session_state.get(ENDED_KEY)
     if not isinstance(ended, Progress) or ended.status == "complete":
         return
-    text = plain_text(ended.message or "Some cases gave no number; they are listed below.")
-    if ended.next_step:
-        text += f"\n\n**Next:** {plain_text(ended.next_step)}"
-    (st.error if ended.run_id is None else st.warning)(text, icon=":material/error:")
+    (st.error if ended.run_id is None else st.warning)(
+        plain_text(ended.message or "Some cases gave no number; they are listed below.")
+        + (f"\n\n**Next:** {plain_text(ended.next_step)}" if ended.next_step else ""),
+        icon=":material/error:",
+    )
     if "is in use" in ended.message:
         st.button("Measure anyway", on_click=_start, args=("auto", "quick"), kwargs={"anyway": True})
     words = jobs.stderr_of(ended.job_id)

@@ -45,11 +45,11 @@ def _draw(found: Sensitivity) -> None:
     )
     dollars = ""
     if found.usd_per_hour is not None:
-        low, high = (plain_text(fmt.usd(usd)) for usd in found.usd_per_hour)
-        dollars = f" In money: {low} to {high} an hour."
+        low, high = found.usd_per_hour
+        dollars = f" In money: {fmt.usd(low)} to {fmt.usd(high)} an hour."
     st.caption(
         "Range over all: independent errors, added in squares of their logarithms; parts of the step model are shown "
-        f"and not added again.{dollars} Everything at its worse end at once: {worst}."
+        + plain_text(f"and not added again.{dollars} Everything at its worse end at once: {worst}.")
     )
 
 

@@ -83,9 +83,9 @@ def guarded(draw: Callable[[], None]) -> Callable[[], None]:
 
 def show_error(error: RidgebeamError) -> None:
     """What was wrong, what was found, what to do next."""
-    text = plain_text(error.message)
     st.error(
-        f"{text}\n\n**Next:** {plain_text(error.next_step)}" if error.next_step else text,
+        plain_text(error.message)
+        + (f"\n\n**Next:** {plain_text(error.next_step)}" if error.next_step else ""),
         icon=":material/error:",
     )
 
@@ -125,9 +125,12 @@ def show_metrics(metrics: Sequence[Metric]) -> None:
 
 
 def show_table(rows: Sequence[Mapping[str, str]]) -> None:
-    """Rows of words and readings; a short one keeps its line, so that a phone scrolls in place of breaking each number."""
+    """Rows of words and readings, shown as they are, for Streamlit reads cells as Markdown.
+
+    A short one keeps its line, so that a phone scrolls in place of breaking each number.
+    """
     st.table(
-        [{name: in_lines(text) for name, text in row.items()} for row in rows],
+        [{name: plain_text(in_lines(text)) for name, text in row.items()} for row in rows],
         border="horizontal",
         hide_index=True,
     )
@@ -135,14 +138,17 @@ def show_table(rows: Sequence[Mapping[str, str]]) -> None:
 
 def show_side_by_side(rows: Sequence[Mapping[str, str]]) -> None:
     """A few things beside each other, one a column under the first of its entries: so a phone shows them whole."""
-    heads = [plain_text(next(iter(row.values()))) for row in rows]
+    heads = [next(iter(row.values())) for row in rows]
     corner = next(iter(rows[0]))
     names = list(dict.fromkeys(name for row in rows for name in list(row)[1:]))
     st.table(
         [
             {
                 corner: name,
-                **{head: before_its_range(row.get(name, "")) for head, row in zip(heads, rows, strict=True)},
+                **{
+                    plain_text(head): plain_text(before_its_range(row.get(name, "")))
+                    for head, row in zip(heads, rows, strict=True)
+                },
             }
             for name in names
         ],
@@ -342,7 +348,7 @@ def predict_first(
     `arithmetic`: lines of Markdown made by us, with the scenario's numbers in them.
     """
     with st.expander("Predict first", icon=":material/quiz:", expanded=True):
-        st.markdown(f"**{question}**")
+        st.markdown(f"**{plain_text(question)}**")
         guess = st.number_input(
             f"Your guess, {unit}", value=None, key=f"{key}-guess", placeholder="type a number"
         )

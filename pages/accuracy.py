@@ -11,7 +11,6 @@ from calc import format as fmt
 from calc.worked.measured import worked_errors
 from pages._accuracy_figure import finding, scatter
 from pages._ui import (
-    plain_text,
     show_chart,
     show_data,
     show_ignored,
@@ -144,8 +143,8 @@ def _draw_memory() -> None:
     show_table(
         [
             {
-                "check": plain_text(found.check.replace("kv", "KV")),
-                "group": plain_text(found.group),
+                "check": found.check.replace("kv", "KV"),
+                "group": found.group,
                 "logs": fmt.count(found.rows),
                 "median error": fmt.percent(found.median),
                 "90% within": fmt.percent(found.p90),

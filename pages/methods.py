@@ -41,9 +41,9 @@ def main() -> None:
             [
                 {
                     "term": term.name,
-                    "meaning": plain_text(term.meaning),
-                    "where tools differ": plain_text(term.disagreement),
-                    "formulas": plain_text("; ".join(FORMULAS[name].title for name in term.formulas)),
+                    "meaning": term.meaning,
+                    "where tools differ": term.disagreement,
+                    "formulas": "; ".join(FORMULAS[name].title for name in term.formulas),
                 }
                 for term in TERMS
             ]

@@ -17,8 +17,8 @@ def text_of(element):
 
 
 def rows_of(table):
-    """The rows of a table as a reader sees them: spaces that keep a reading on its line are spaces."""
+    """The rows of a table as a reader sees them: no backslashes, and spaces that keep a reading on its line are spaces."""
     return [
-        {name: text.replace("\N{NO-BREAK SPACE}", " ") for name, text in row.items()}
+        {name: text.replace("\N{NO-BREAK SPACE}", " ").replace("\\", "") for name, text in row.items()}
         for row in table.value.to_dict("records")
     ]

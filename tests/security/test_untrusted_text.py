@@ -61,6 +61,10 @@ def said(app):
             value = getattr(element, "value", None) or getattr(element.proto, "body", "")
             if "evil.example" in value.replace("\\", ""):
                 yield value
+    for table in app.table:
+        for cell in map(str, table.value.to_numpy().ravel()):
+            if "evil.example" in cell.replace("\\", ""):
+                yield cell
 
 
 @pytest.mark.app
