@@ -258,8 +258,9 @@ def headline(study: SpeedStudy) -> str:
         return f"{first}; nothing that runs here speeds up prefill."
     if quick is best:
         return f"{first}, and prefill {_gain(prefill)}."
-    both = "helps both phases" if quick.at(1) >= WORTH else "helps prefill"
-    return f"{first}; {quick.scheme.name} {both}: {quick.at(1):.2g}x and {prefill:.2g}x."
+    if quick.at(1) < WORTH:
+        return f"{first}; {quick.scheme.name} helps prefill alone: {prefill:.2g}x."
+    return f"{first}; {quick.scheme.name} helps both phases: {quick.at(1):.2g}x and {prefill:.2g}x."
 
 
 WORTH = 1.05  # a smaller gain than this is called none

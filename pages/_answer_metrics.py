@@ -48,7 +48,7 @@ def answer_metrics(result: Answer) -> list[Metric]:
                 cost.usd_per_million_output, fmt.usd, "no price" if cost.usd_per_hour is None else "no output"
             ),
             help=f"US dollars per million output tokens at this traffic. {cost.note}",
-            provenance=Provenance.DATASHEET if cost.usd_per_hour is not None else None,
+            provenance=Provenance.DATASHEET if cost.usd_per_million_output is not None else None,
         ),
         Metric(
             label="Utilisation at peak",

@@ -371,7 +371,7 @@ def _draw_roofs(
             hoverinfo="skip",
             line={"color": COLOURS["compute"], "width": 1.5},
         )
-        name_inside(made, name, x=log10(right), y=log10(rate), xanchor="right", yanchor="bottom")
+        name_inside(made, name, x=log10(right), y=log10(rate), xanchor="right", yanchor="bottom", yshift=2)
 
 
 def _draw_dots(made: Drawing, group: Dots) -> None:

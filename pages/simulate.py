@@ -126,7 +126,13 @@ def _run(
         start = st.button(
             "Simulate", type="primary", icon=":material/play_arrow:", disabled=requests is None, key="sim-run"
         )
-        st.button("Stop", icon=":material/stop:", key="sim-stop", help="Ends a run in progress.")
+        st.button(
+            "Stop",
+            icon=":material/stop:",
+            disabled=requests is None,
+            key="sim-stop",
+            help="Ends a run in progress.",
+        )
     if not start or requests is None:
         return
     bar = st.progress(0.0, text="Simulating (the first run compiles the simulator, about 20 s)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from calc.curves import memory_bar
 from calc.result import Answer, headline, question
 from pages._answer_metrics import answer_metrics
+from pages._control_values import DEFAULT
 from pages._costs import draw_costs
 from pages._figures import memory_figure, memory_finding
 from pages._handover import draw_handover
@@ -15,6 +16,11 @@ from pages._sensitivity import draw_sensitivity
 from pages._steps import draw_steps, step_rows
 from pages._ui import plain_text, show_chart, show_data, show_ignored, show_metrics, show_title
 
+PURPOSE = (
+    "Ridgebeam plans LLM serving: which GPUs a model needs, how fast it answers, what it costs, and why."
+)
+EXAMPLE = " Here is an example: change model, hardware or traffic in the sidebar (\N{RIGHT-POINTING DOUBLE ANGLE QUOTATION MARK} on a phone) to ask your own question."
+
 
 def main() -> None:
     """The page in its two states: it serves, or it does not and here is what would."""
@@ -23,7 +29,7 @@ def main() -> None:
         headline(result),
         plain_text(f"Assumed: {'; '.join(_assumed(result))}. Change any of it in the sidebar."),
         question=question(result.inputs),
-        about="Ridgebeam plans LLM serving: which GPUs a model needs, how fast it answers, what it costs, and why.",
+        about=PURPOSE + EXAMPLE if result.inputs.scenario == DEFAULT else PURPOSE,
     )
     if result.verdict.fits:
         show_metrics(answer_metrics(result))

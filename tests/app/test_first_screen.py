@@ -30,6 +30,12 @@ def test_the_question_stands_above_its_answer(open_page):
     assert any("defaults of the API server" in text_of(one) for one in app.markdown)
 
 
+@pytest.mark.parametrize(("query", "is_example"), [({}, True), ({"rate": "11"}, False)])
+def test_only_the_first_scenario_is_called_an_example(open_page, query, is_example):
+    purpose = next(text_of(one) for one in open_page(**query).caption if text_of(one).startswith("Ridgebeam"))
+    assert ("Here is an example" in purpose) is is_example
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -61,7 +67,7 @@ def test_the_memory_bar_marks_what_binds_before_memory_does():
     share = (bar.limit_bytes - bar.wall_bytes) / dict(bar.parts)["kv"]
     assert 1 + share == pytest.approx(result.sequences.batch / result.sequences.fit)
     labels = [label.text for label in memory_figure(result, bar).checked().layout.annotations]
-    assert any("TPOT target: 55 at most" in label for label in labels)
+    assert any(f"TPOT target: {result.sequences.batch} at most" in label for label in labels)
     free = answer(resolve(Scenario(tpot_s=None)))
     assert memory_bar(free).limit_bytes is None  # KV memory itself binds
 
