@@ -168,13 +168,14 @@ def headline_of(proof: Proof) -> str:
 class Pools:
     """How replicas are put to use: all alike, or `prefill` of every `planned` for prompts alone.
 
-    `schedulers`: those of one replica, see `Layout.schedulers`. `link`: between the pools.
+    `schedulers`: those of one replica, see `Layout.schedulers`. `link`: between the pools. `server_s`: as for `Cluster`.
     """
 
     planned: int
     prefill: int
     schedulers: int
     link: Link
+    server_s: float
 
     @classmethod
     def of(cls, result: Answer) -> Pools:
@@ -184,6 +185,7 @@ class Pools:
             planned=fleet.replicas if fleet else 1,
             prefill=fleet.prefill_replicas if fleet else 0,
             schedulers=layout.schedulers,
+            server_s=server_s_of(result),
             link=Link(
                 bandwidth_bytes_per_s=NODE_LINK_BYTES_PER_S * layout.tp,
                 kv_bytes_per_token=sequence_bytes(result.inputs.spec, prompt, scenario.kv_format) / prompt,
@@ -206,7 +208,12 @@ class Pools:
         """The simulator's cluster of so many replicas."""
         prompts = self.prefilling(replicas)
         pool = PrefillPool(link=self.link, replicas=prompts) if prompts else None
-        return Cluster(replicas=self.decoding(replicas), router=Router.LEAST_OUTSTANDING, prefill=pool)
+        return Cluster(
+            replicas=self.decoding(replicas),
+            router=Router.LEAST_OUTSTANDING,
+            prefill=pool,
+            server_s=self.server_s,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,6 +388,16 @@ def clock_of(result: Answer, *, drafts: int = 0) -> StepTable:
         return textbook_clock(timing, context_tokens=context)
     model = replica_model(inputs, result.layout)
     return step_clock(model, context_tokens=context, prompt_tokens=scenario.input_tokens, drafts=drafts)
+
+
+def server_s_of(result: Answer) -> float:
+    """Seconds that the engine's server takes of every first token, by its profile; none at a fidelity without overheads.
+
+    The closed form's other parts of a first token (steps waited, the prompt's time) are what the simulator plays.
+    """
+    if result.inputs.scenario.fidelity == Fidelity.TEXTBOOK:
+        return 0.0
+    return max(0.0, float(replica_model(result.inputs, result.layout).first_token.server_s))
 
 
 def _notes(result: Answer) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from calc import format as fmt
 from calc.errors import InputError
-from calc.proof import clock_of, rules_of
+from calc.proof import clock_of, rules_of, server_s_of
 from calc.result import Answer
 from calc.simulation import workload as arrivals
 from calc.simulation.capacity import Capacity, Searched, Trial, fewest_replicas, largest_rate
@@ -102,7 +102,7 @@ def run(
         requests,
         rules,
         clock_of(result, drafts=rules.drafts) if rules.drafts else step,
-        cluster=features.cluster(replicas, seed=0),
+        cluster=features.cluster(replicas, seed=0, server_s=server_s_of(result)),
         progress=progress,
         log_passes=log_passes,
     )
@@ -196,7 +196,7 @@ def _searched(result: Answer, requests: RequestTable, features: Features, *, rep
         rules=features.rules(rules_of(result), step),
         step=step,
         slo=result.inputs.scenario.slo,
-        cluster=features.cluster(replicas, seed=0),
+        cluster=features.cluster(replicas, seed=0, server_s=server_s_of(result)),
     )
 
 

@@ -48,12 +48,13 @@ class _Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Served:
-    """What one replica is to the simulator: its clock without and with drafts, its blocks, the bytes of a token."""
+    """What one replica is to the simulator: its clock without and with drafts, its blocks, the bytes of a token, and its server's time."""
 
     step: StepTable
     verifying: StepTable
     blocks: int
     kv_bytes_per_token: float = 0.0
+    server_s: float = 0.0
 
 
 def experiment_of(arguments: argparse.Namespace) -> Experiment:
@@ -75,7 +76,7 @@ def experiment_of(arguments: argparse.Namespace) -> Experiment:
         step=served.verifying,
         requests=traffic.requests,
         workload=traffic.workload,
-        cluster=features.cluster(arguments.replicas, arguments.seed),
+        cluster=features.cluster(arguments.replicas, arguments.seed, server_s=served.server_s),
         samples=arguments.beams or arguments.samples or 1,
         slo=Slo(
             ttft_s=arguments.ttft, tpot_s=arguments.tpot, e2e_s=arguments.e2e, percentile=arguments.percentile
@@ -137,7 +138,7 @@ def _published(arguments: argparse.Namespace) -> Workload:
 def _served(arguments: argparse.Namespace, traffic: _Traffic) -> _Served:
     """A replica of SOURCE at the mean lengths of the traffic."""
     from calc.answer import answer
-    from calc.proof import clock_of
+    from calc.proof import clock_of, server_s_of
     from calc.sizing import BLOCK_TOKENS
     from calc.verdict import Wall
 
@@ -159,6 +160,7 @@ def _served(arguments: argparse.Namespace, traffic: _Traffic) -> _Served:
         verifying=clock_of(result, drafts=arguments.drafts) if arguments.drafts else step,
         blocks=max(1, result.memory.tokens // (arguments.block_size or BLOCK_TOKENS)),
         kv_bytes_per_token=float(result.memory.kv_bytes_per_token),
+        server_s=server_s_of(result),
     )
 
 

@@ -71,8 +71,8 @@ class Features:
             more["swap"] = self._tier(rules, *self.swap)
         return replace(rules, **more)  # type: ignore[arg-type]
 
-    def cluster(self, replicas: int, seed: int) -> Cluster:
-        """Replicas behind the router, with the prefill pool if there is one."""
+    def cluster(self, replicas: int, seed: int, *, server_s: float = 0.0) -> Cluster:
+        """Replicas behind the router, with the prefill pool if there is one; `server_s` as for `Cluster`."""
         prefill = None
         if self.prefill_replicas:
             link = Link(
@@ -81,7 +81,7 @@ class Features:
                 latency_s=self.link_latency_s,
             )
             prefill = PrefillPool(replicas=self.prefill_replicas, link=link)
-        return Cluster(replicas=replicas, router=self.router, seed=seed, prefill=prefill)
+        return Cluster(replicas=replicas, router=self.router, seed=seed, prefill=prefill, server_s=server_s)
 
     def _tier(self, rules: EngineRules, size_bytes: float, bytes_per_s: float, latency_s: float) -> KvTier:
         block = rules.block_size * self.kv_bytes_per_token

@@ -151,7 +151,7 @@ class SimulationResult:
         moved = np.broadcast_to((moves["landed"] >= 0) & (moves["source"] >= 0), len(records))
 
         return cls(
-            arrival_s=records["arrival"].copy(),
+            arrival_s=run.arrival_s(records),
             scheduled_s=records["scheduled"].copy(),
             first_s=records["first"].copy(),
             last_s=records["last"].copy(),

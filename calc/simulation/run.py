@@ -84,6 +84,10 @@ class Simulation:
             [settings_record(requests, pool, self.cluster, skip=skip) for pool in self.pools], layout.SETTINGS
         )
         self._requests = request_records(requests, rules)
+        self._requests["arrival"] += (
+            self.cluster.server_s
+        )  # when a scheduler sees it; `arrival_s` takes it off again
+        self._requests["think"] += self.cluster.server_s
         self._replicas = all_replicas(requests, self.pools, settings)
         self._runs = layout.Runs(
             settings,
@@ -173,12 +177,17 @@ class Simulation:
                 self._keep_pass()
         return self.done
 
+    def arrival_s(self, records: Any) -> Any:
+        """When the requests of some records were sent: before their time in the server."""
+        return records["arrival"] - self.cluster.server_s
+
     def violators(self, ttft_s: float, tpot_s: float, e2e_s: float) -> int:
         """Finished requests so far that missed one of the limits (infinite: no limit)."""
         records = self._requests
         done = records[records["state"] == layout.DONE]
         gaps = np.maximum(done["output"] - 1, 1)
-        late = (done["first"] - done["arrival"] > ttft_s) | (done["last"] - done["arrival"] > e2e_s)
+        arrival_s = self.arrival_s(done)
+        late = (done["first"] - arrival_s > ttft_s) | (done["last"] - arrival_s > e2e_s)
         late |= (done["last"] - done["first"]) / gaps > tpot_s
         return int(np.count_nonzero(late))
 

@@ -252,7 +252,7 @@ class StepModel:
             cycle_s, shared_s = self._full_steps(
                 users, new=new, prefix=prefix, later=later / tokens_per_pass, context=context, alone=alone
             )
-        first_token = self._first_token()
+        first_token = self.first_token
         decoding = users
         for _ in range(DECODING_ROUNDS):
             decode_s, mixed_s = self._decode_and_mixed(
@@ -302,7 +302,8 @@ class StepModel:
             return steps * with_prompts_s + later * without_s, np.zeros(users.shape)
         return steps * with_prompts_s, (with_prompts_s - without_s) / prompts
 
-    def _first_token(self) -> FirstToken:
+    @property
+    def first_token(self) -> FirstToken:
         """How the first token comes about: as the profile says, or as soon as the prompt is computed."""
         if self.fidelity is Fidelity.ROOFLINE:
             return FirstToken(server_s=0.0, steps=0.0, prefill=1.0)
