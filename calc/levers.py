@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from calc import format as fmt
 from calc.answer import answer
-from calc.engine import ENGINE_NAMES, engine_named
+from calc.engine import ENGINE_NAMES, LLAMA_CPP_ENGINES, engine_named
 from calc.errors import InputError, MissingSpec
 from calc.kv_offload import ROOM_BYTES_PER_GPU
 from calc.model import Attention, ModelSpec, Sublayer
@@ -110,6 +110,7 @@ def _traffic_levers(inputs: Inputs) -> list[Lever]:
 
 DRAFTS = 4  # proposals a pass: what engines' examples draft with
 BATCH_CAP = 64
+EXPERT_DEGREES = (4, 8)  # GPUs of a host over which engines' guides spread experts
 SMALL_BUDGET = 2048  # vLLM's default token budget on smaller cards
 
 
@@ -132,6 +133,17 @@ def _scheduling_levers(inputs: Inputs) -> list[Lever]:
         *_offload_levers(scenario),
         _lever("pipeline of 2 stages", Kind.SAME_OUTPUT, pp="2", tp=str(max(1, scenario.tp))),
     ]
+    if inputs.spec.has_experts and scenario.engine not in LLAMA_CPP_ENGINES:
+        levers += [
+            _lever(
+                f"experts and attention over {gpus} GPUs",
+                Kind.SAME_OUTPUT,
+                tp=str(gpus),
+                ep=str(gpus),
+                attention_dp=str(gpus),
+            )
+            for gpus in EXPERT_DEGREES
+        ]
     if scenario.max_seqs is None or scenario.max_seqs > BATCH_CAP:
         levers.append(_lever(f"at most {BATCH_CAP} sequences", Kind.SAME_OUTPUT, max_seqs=str(BATCH_CAP)))
     levers += [

@@ -11,7 +11,7 @@ import streamlit as st
 
 from calc.answer import answer
 from calc.levers import LeverEffect, lever_effects
-from calc.plan.ranking import Ranking, rank
+from calc.plan.ranking import Ranking, on_its_own_accelerator, rank
 from calc.plan.space import Limits, Spare
 from calc.result import Answer, Inputs
 from calc.scenario import Scenario
@@ -67,6 +67,12 @@ def ranking_for(scenario: Scenario, spare: Spare, *, whole_nodes: bool) -> Ranki
     inputs = inputs_for(scenario)
     limits = Limits(spare=spare, whole_nodes=whole_nodes)
     return rank(inputs, inputs.catalogue, shortlist=SHORTLIST, limits=limits)
+
+
+@st.cache_resource(max_entries=32, ttl=TTL, show_spinner=False, hash_funcs=BY_VALUE)
+def other_layout_for(scenario: Scenario) -> Answer | None:
+    """The best plan of any layout on the scenario's accelerator, where it is better than the answer."""
+    return on_its_own_accelerator(answer_for(scenario))
 
 
 def current_inputs() -> Inputs:

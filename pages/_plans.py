@@ -8,14 +8,14 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.levers import plan_change
-from calc.plan.ranking import Ranking
-from calc.plan.space import Spare
+from calc.plan.ranking import Ranking, other_layout_in_words
+from calc.plan.space import Spare, searches_layouts
 from calc.proof import Proof, headline_of, prove
 from calc.result import Answer, headline
 from calc.scenario import Scenario
 from calc.simulation.results import SimulationResult
 from calc.worked.row import worked_row
-from pages._inputs import BY_VALUE, TTL, answer_for, ranking_for
+from pages._inputs import BY_VALUE, TTL, answer_for, other_layout_for, ranking_for
 from pages._levers import draw_apply
 from pages._ui import Metric, guarded, plain_text, show_metrics, show_row_maths, show_table
 
@@ -49,8 +49,25 @@ def draw_plans(result: Answer) -> None:
             guarded(lambda: _draw_search(result))()
 
 
+def draw_other_layout(result: Answer) -> None:
+    """Where the answer keeps to a simple layout and another is better, which; where the layout was chosen, that it is kept."""
+    scenario = result.inputs.scenario
+    other = other_layout_for(scenario)
+    if other is not None:
+        st.markdown(f"**{plain_text(other_layout_in_words(result, other))}**")
+        draw_apply([plan_change(other)], key="own-layout")
+    elif not searches_layouts(scenario):
+        st.caption(
+            plain_text(
+                f"Every plan keeps the layout that was chosen, {result.layout.label}, as the verb plan does; without one "
+                "(GPUs per replica: 0, the degrees under More) all layouts are searched."
+            )
+        )
+
+
 def _draw_search(result: Answer) -> None:
     """How GPUs are bought and what may fail, then the plans that follow."""
+    draw_other_layout(result)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         spare = st.selectbox(
             "What may fail at peak",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from calc.curves import memory_bar
+from calc.plan.space import searches_layouts
 from calc.result import Answer, headline, question
+from calc.scenario import Fidelity
 from pages._answer_metrics import answer_metrics
 from pages._control_values import DEFAULT
 from pages._costs import draw_costs
@@ -11,7 +13,7 @@ from pages._figures import memory_figure, memory_finding
 from pages._handover import draw_handover
 from pages._inputs import current_answer
 from pages._levers import draw_levers, draw_nearest
-from pages._plans import draw_plans, draw_proof
+from pages._plans import draw_other_layout, draw_plans, draw_proof
 from pages._sensitivity import draw_sensitivity
 from pages._steps import draw_steps, step_rows
 from pages._ui import plain_text, show_chart, show_data, show_ignored, show_metrics, show_title
@@ -34,6 +36,7 @@ def main() -> None:
     if result.verdict.fits:
         show_metrics(answer_metrics(result))
     else:
+        draw_other_layout(result)
         draw_nearest(result)
     bar = memory_bar(result)
     show_chart(memory_figure(result, bar), alt=memory_finding(result, bar), key="size-memory")
@@ -55,7 +58,13 @@ def main() -> None:
 def _assumed(result: Answer) -> list[str]:
     """What was assumed, without the engine's own defaults, which the memory step lists."""
     of_the_engine = {line.rstrip(".") for line in result.ledger.assumptions} if result.ledger else set()
-    return [line for line in (text.rstrip(".") for text in result.assumptions) if line not in of_the_engine]
+    said = [line for line in (text.rstrip(".") for text in result.assumptions) if line not in of_the_engine]
+    scenario = result.inputs.scenario
+    if searches_layouts(scenario) and scenario.fidelity != Fidelity.TEXTBOOK and result.verdict.fits:
+        said.append(
+            f"{result.layout.label}, of simple layouts the fewest GPUs (row 7 and the verb plan search all)"
+        )
+    return said
 
 
 main()

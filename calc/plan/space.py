@@ -186,10 +186,14 @@ class Question:
         )
 
 
+def searches_layouts(scenario: Scenario) -> bool:
+    """Whether the scenario leaves the layout open, so that a search tries all of them."""
+    return not (scenario.tp or scenario.pp > 1 or scenario.ep or scenario.attention_dp > 1)
+
+
 def question_of(inputs: Inputs, offers: tuple[Offer, ...] | None = None) -> Question:
     """The scenario as it stands on offers of its own engine: its formats, and its layout where one was chosen."""
     scenario = inputs.scenario
-    chosen = scenario.tp or scenario.pp > 1 or scenario.ep or scenario.attention_dp > 1
     return Question(
         inputs=inputs,
         offers={scenario.engine: inputs.catalogue if offers is None else offers},
@@ -200,7 +204,7 @@ def question_of(inputs: Inputs, offers: tuple[Offer, ...] | None = None) -> Ques
         chunked_prefill=(scenario.chunked_prefill,),
         prefix_caching=(scenario.prefix_caching,),
         draft_tokens=(scenario.draft_tokens,),
-        layouts=(scenario.layout,) if chosen else None,
+        layouts=None if searches_layouts(scenario) else (scenario.layout,),
     )
 
 

@@ -79,3 +79,16 @@ def test_a_plan_is_handed_over():
     assert any(code.value.startswith("vllm serve meta-llama/Llama-2-13b-hf") for code in app.code)
     assert any("Flags checked against" in text_of(text) for text in app.markdown)
     assert any(code.value.endswith("ollama serve") for code in app.code)
+
+
+def test_a_better_layout_of_the_same_accelerator_is_said_and_taken_by_a_click():
+    asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "l40s", "rate": "20"}
+    app = opened("step-plans", **asked)
+    assert any("row 7 and the verb plan search all" in note.value for note in app.caption)
+    (said,) = [text_of(text) for text in app.markdown if "itself the search finds" in text.value]
+    before = int(app.metric[0].value)
+    found = int(said.split("finds ")[1].split(" ")[0])
+    assert found < before
+    app.button(key="own-layout-0").click().run()
+    assert int(app.metric[0].value) == found
+    assert any("keeps the layout that was chosen" in text_of(note) for note in app.caption)
