@@ -18,6 +18,8 @@ from calc.model import (
     Weight,
 )
 
+NOTHING = "none"  # in place of a part that a layer lacks
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerGroup:
@@ -34,6 +36,12 @@ class LayerGroup:
     parameters: int
     weights: tuple[Weight, ...]
     shares_weights: bool
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What the layer does, in order: one part alone where it mixes no tokens or feeds nothing forward."""
+        parts = tuple(part for part in (self.token_mixing, self.feed_forward) if part != NOTHING)
+        return parts or (NOTHING,)
 
     @property
     def last(self) -> int:
@@ -69,7 +77,7 @@ def _groups(stack: Stack) -> list[LayerGroup]:
 def _words(block: Block) -> tuple[str, str]:
     mixing = [describe(s) for s in block.sublayers if not isinstance(s, Mlp | Moe)]
     feed = [describe(s) for s in block.sublayers if isinstance(s, Mlp | Moe)]
-    return " + ".join(mixing) or "none", " + ".join(feed) or "none"
+    return " + ".join(mixing) or NOTHING, " + ".join(feed) or NOTHING
 
 
 def describe(sublayer: Sublayer) -> str:

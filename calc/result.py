@@ -131,11 +131,11 @@ SPARE = 0.5
 """A lone replica below this share of the sequences that it could run is not bound by anything yet (our choice)."""
 
 
-def headline(result: Answer) -> str:
-    """The answer in one sentence."""
+def headline(result: Answer, *, most_nearest: int | None = None) -> str:
+    """The answer in one sentence; where nothing works, with the nearest changes that would, or the first `most_nearest`."""
     accelerator = result.inputs.offer.accelerator
     if not result.verdict.fits or result.sequences is None or result.fleet is None:
-        nearest = "; ".join(change.text for change in result.verdict.nearest)
+        nearest = "; ".join(change.text for change in result.verdict.nearest[:most_nearest])
         end = f" Nearest that would work: {nearest}." if nearest else ""
         reason = result.verdict.reason.rstrip(".")
         return f"Does not work: {reason}.{end}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from calc.block_map import describe, layer_groups
+from calc.block_map import NOTHING, describe, layer_groups
 from calc.model import Attention, CompressedAttention, Indexer, LatentAttention, Mixer, ModelSpec
 from calc.quantization import FORMATS, cache_bytes
 
@@ -106,7 +106,7 @@ def _row(
 def stacking(spec: ModelSpec, stack: str = "decoder") -> tuple[Pattern, ...]:
     """The layers of a stack as repeated patterns: 48 alternating layers become one line."""
     kinds = [
-        " + ".join(part for part in (group.token_mixing, _short(group.feed_forward)) if part != "none")
+        " + ".join(part for part in (group.token_mixing, _short(group.feed_forward)) if part != NOTHING)
         for group in layer_groups(spec)
         if group.stack == stack
         for _ in range(group.count)
@@ -116,7 +116,7 @@ def stacking(spec: ModelSpec, stack: str = "decoder") -> tuple[Pattern, ...]:
 
 def _short(feed_forward: str) -> str:
     """A feed-forward layer without its sizes, which the table beside the line gives."""
-    return "none" if feed_forward == "none" else "experts" if "experts" in feed_forward else "MLP"
+    return NOTHING if feed_forward == NOTHING else "experts" if "experts" in feed_forward else "MLP"
 
 
 def run_lengths(kinds: Sequence[str]) -> tuple[tuple[int, str], ...]:

@@ -102,15 +102,15 @@ def context_finding(curve: ContextCurve, model_id: str) -> str:
 
 
 def layers_figure(groups: Sequence[LayerGroup]) -> Drawing:
-    """The block map: layers in order, coloured by how they mix tokens."""
+    """The block map: layers in order, coloured by how they mix tokens, or by what else they do."""
     return block_map(
         [
             Piece(
                 row=group.stack,
                 start=group.first,
                 size=group.count,
-                kind=group.token_mixing,
-                hover=f"layers {group.first} to {group.last}: {group.token_mixing}; {group.feed_forward}; "
+                kind=group.parts[0],
+                hover=f"layers {group.first} to {group.last}: {'; '.join(group.parts)}; "
                 f"{fmt.parameters(group.parameters)} parameters each",
             )
             for group in groups
@@ -120,7 +120,7 @@ def layers_figure(groups: Sequence[LayerGroup]) -> Drawing:
 
 def layers_finding(groups: Sequence[LayerGroup]) -> str:
     """What the block map shows."""
-    runs = "; ".join(f"{g.stack}: {g.count} x {g.token_mixing} with {g.feed_forward}" for g in groups[:6])
+    runs = "; ".join(f"{g.stack}: {g.count} x {' with '.join(g.parts)}" for g in groups[:6])
     return f"Layers in order. {runs}{' and so on' if len(groups) > 6 else ''}."
 
 

@@ -19,14 +19,12 @@ COMPARED_FORMATS = ("bf16", "fp8", "int8", "int4-g128", "nvfp4", "q4_k_m")
 
 def draw_layers(groups: tuple[LayerGroup, ...]) -> None:
     """A row for each kind of layer, with its tensors once it is opened."""
-    kinds: dict[tuple[str, str, str, int], list[LayerGroup]] = {}
+    kinds: dict[tuple[str, tuple[str, ...], int], list[LayerGroup]] = {}
     for group in groups:
-        kinds.setdefault((group.stack, group.token_mixing, group.feed_forward, group.parameters), []).append(
-            group
-        )
-    for number, ((stack, mixing, feed, parameters), alike) in enumerate(kinds.items()):
+        kinds.setdefault((group.stack, group.parts, group.parameters), []).append(group)
+    for number, ((stack, parts, parameters), alike) in enumerate(kinds.items()):
         count = sum(group.count for group in alike)
-        label = f"{count} x {mixing}, {feed} ({stack}): {fmt.parameters(parameters)} each"
+        label = f"{count} x {', '.join(parts)} ({stack}): {fmt.parameters(parameters)} each"
         with folded(label, key=f"layers-{number}") as is_open:
             if not is_open:
                 continue

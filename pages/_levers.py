@@ -72,7 +72,7 @@ def draw_nearest(result: Answer) -> None:
 
 def show_unserved(result: Answer) -> None:
     """A page about serving where nothing serves: why not, and what would."""
-    show_title(headline(result), question=question(result.inputs))
+    show_title(headline(result, most_nearest=1), question=question(result.inputs))
     draw_nearest(result)
 
 

@@ -28,7 +28,7 @@ def main() -> None:
     """The page in its two states: it serves, or it does not and here is what would."""
     result = current_answer()
     show_title(
-        headline(result),
+        headline(result, most_nearest=1),  # the others have their buttons below
         plain_text(f"Assumed: {'; '.join(_assumed(result))}. Change any of it in the sidebar."),
         question=question(result.inputs),
         about=PURPOSE + EXAMPLE if result.inputs.scenario == DEFAULT else PURPOSE,

@@ -7,6 +7,14 @@ from calc.parameters import count_parameters
 from presets import models
 
 
+def test_a_layer_of_one_part_is_named_by_it_alone():
+    groups = layer_groups(models.load("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4"))
+    assert {len(group.parts) for group in groups} == {1}  # its layers mix tokens or have experts, never both
+    assert "none" not in {part for group in groups for part in group.parts}
+    both = layer_groups(models.load("mistralai/Mistral-7B-v0.1"))[0]
+    assert both.parts == (both.token_mixing, both.feed_forward)
+
+
 def test_mistral_7b_is_32_equal_layers_with_a_window_of_4096():
     groups = layer_groups(models.load("mistralai/Mistral-7B-v0.1"))
     assert [(g.first, g.count, g.last) for g in groups] == [(0, 32, 31)]
