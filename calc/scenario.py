@@ -145,11 +145,18 @@ class Scenario:
             _within("kv_offload_bytes", self.kv_offload_bytes, 1, 1e15)
         _within("adapters", self.adapters, 0, 10_000)
         _within("adapter_rank", self.adapter_rank, 1, 512)
-        _ = (self.workload, self.slo, self.layout)  # their own checks
+        _ = (
+            self.slo,
+            self.layout,
+            *map(self._workload, Traffic),
+        )  # their own checks, of the other traffic too
 
     @property
     def workload(self) -> Workload:
-        open_loop = self.traffic == Traffic.RATE
+        return self._workload(Traffic(self.traffic))
+
+    def _workload(self, traffic: Traffic) -> Workload:
+        open_loop = traffic is Traffic.RATE
         return Workload(
             input=Lengths(
                 mean_tokens=self.input_tokens, shape=LengthShape(self.input_shape), cv=self.input_cv

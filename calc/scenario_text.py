@@ -149,10 +149,30 @@ def from_query(query: Mapping[str, str]) -> tuple[Scenario, tuple[str, ...]]:
             problems.append(f"The link's {parameter} was left out: {error.message}")
         else:
             pending[name] = value
+    scenario, refused = _together(scenario, pending)
+    return scenario, (*problems, *refused)
+
+
+def _together(scenario: Scenario, values: dict[str, object]) -> tuple[Scenario, tuple[str, ...]]:
+    """The scenario with as many of the values as go together, the first ones first, and a sentence for each that does not."""
     try:
-        return replace(scenario, **pending), tuple(problems)  # type: ignore[arg-type]
-    except InputError as error:
-        return scenario, (*problems, f"The link's values do not go together: {error.message}")
+        return replace(scenario, **values), ()  # type: ignore[arg-type]
+    except InputError:
+        pass
+    refused = dict.fromkeys(values, "")
+    while True:
+        before = len(refused)
+        for name in tuple(refused):
+            try:
+                scenario = replace(scenario, **{name: values[name]})  # type: ignore[arg-type]
+            except InputError as error:
+                refused[name] = error.message
+            else:
+                del refused[name]
+        if len(refused) in {0, before}:
+            return scenario, tuple(
+                f"The link's values do not go together: {said}" for said in refused.values()
+            )
 
 
 def to_json(scenario: Scenario) -> str:

@@ -63,6 +63,21 @@ def test_bad_link_values_are_named_and_the_rest_is_used():
     assert any("rate" in p for p in problems)
 
 
+def test_a_link_whose_values_clash_loses_no_more_than_one_of_them():
+    scenario, problems = from_query({"model": "a/b", "tp": "8", "adp": "3", "rate": "7"})
+    assert scenario == replace(Scenario(), model="a/b", tp=8, rate_per_s=7.0)
+    assert len(problems) == 1
+    assert "attention_dp" in problems[0]
+
+
+def test_a_link_to_no_users_is_said_however_the_traffic_is_stated():
+    for stated in ({"traffic": "users"}, {}):
+        scenario, problems = from_query({"model": "a/b", "users": "0", **stated})
+        assert scenario == replace(Scenario(), model="a/b", **stated)
+        assert len(problems) == 1
+        assert "users" in problems[0]
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
