@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from calc.architectures.config_reader import ConfigReader
@@ -179,6 +179,7 @@ POSITIONS = (
     "max_sequence_length",
     "model_max_length",
 )
+MOST_POSITIONS = 1e9  # of a text, and as a factor: beyond, the field holds something else
 NO_LIMIT = (0, -1)  # stand-ins for "no longest length" in published configs
 
 
@@ -192,4 +193,20 @@ def max_positions(config: ConfigReader) -> int | None:
             "it must be a positive number of tokens",
             next_step="Check the config; leave the field out where the length is not limited.",
         )
-    return config.optional_int(*POSITIONS)
+    trained = config.optional_int(*POSITIONS)
+    return trained if trained is None else max(trained, _stretched_positions(config))
+
+
+def _stretched_positions(config: ConfigReader) -> int:
+    """The length that YaRN stretches the model's own to, by a factor in the config; 0 where there is none.
+
+    Model cards have it added by hand, beside the `max_position_embeddings` that the model was trained with. vLLM starts with
+    original_max_position_embeddings x factor then (two logs of Kimi-VL show rotary tables of that length); in other configs
+    that publish both it is max_position_embeddings itself.
+    """
+    scaling = config.fields.get("rope_scaling") or config.fields.get("rope_parameters")
+    if not isinstance(scaling, Mapping) or scaling.get("rope_type", scaling.get("type")) != "yarn":
+        return 0
+    original, factor = scaling.get("original_max_position_embeddings"), scaling.get("factor")
+    numbers = [n for n in (original, factor) if isinstance(n, int | float) and 1 <= n <= MOST_POSITIONS]
+    return round(numbers[0] * numbers[1]) if len(numbers) == 2 else 0

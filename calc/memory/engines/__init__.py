@@ -59,7 +59,7 @@ def ledger(
     served = not_served(
         spec, settings.quantization or "auto", settings.kv_dtype or "auto", settings.engine, accelerator
     )
-    remarks = (*served, *later_than_known(settings))
+    remarks = (*served, *later_than_known(settings), *_beyond_the_model(spec, settings))
     return with_verdict(
         replace(drawn, assumptions=(*remarks, *drawn.assumptions)) if remarks else drawn,
         spec=spec,
@@ -70,3 +70,23 @@ def ledger(
         message=message,
         nearest=nearest,
     )
+
+
+LONGER = {
+    Engine.VLLM: "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1",
+    Engine.SGLANG: "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1",
+}
+"""What makes an engine start with a longer limit than the config's: vllm/config/model.py, sglang's model_config.py."""
+
+
+def _beyond_the_model(spec: ModelSpec, settings: EngineSettings) -> tuple[str, ...]:
+    """What to know of a length limit that is longer than the model's own."""
+    asked, most = settings.max_model_len, spec.max_positions
+    if asked is None or most is None or asked <= most:
+        return ()
+    allowed = LONGER.get(settings.engine)
+    start = f"{settings.engine} starts with a longer limit only where {allowed} is set" if allowed else ""
+    beyond = (
+        f"The model's config ends at {most:,} positions, and text beyond them is not what it was trained on"
+    )
+    return (f"{beyond}; {start}." if start else f"{beyond}.",)

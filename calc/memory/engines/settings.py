@@ -9,7 +9,7 @@ from calc.errors import InputError
 from calc.model import ModelSpec
 
 STATE_FORMATS = ("fp32", "bf16", "fp16", "fp8")
-MAX_TOKENS = 100_000_000
+MAX_TOKENS = 1_000_000_000
 VLLM_BLOCK_SIZES = (1, 8, 16, 32, 64, 128, 256)
 """Tokens of a block that `--block-size` takes: `BlockSize` of vllm/config/cache.py (read 2026-11-30). Releases that
 check no list leave the choice to the attention kernel, whose usual sizes are these."""
