@@ -170,6 +170,44 @@ def test_sglangs_default_fraction(version, gib, tp, fraction):
     assert found == pytest.approx(fraction, abs=0.003)
 
 
+@pytest.mark.parametrize(
+    ("version", "gib", "captured", "reserved_mib"),
+    [
+        ("0.5.19", 24, False, 512 + 1.5 * 2048 + 2 * 24 + 128),
+        ("0.5.20", 24, False, 512 + 1.5 * 4096 + 2 * 48 + 128),  # chunks of 4,096 and 48 graphs from here on
+        ("0.5.23", 48, False, 512 + 1.5 * 4096 + 2 * 32 + 128),
+        ("0.5.8", 80, True, 512 + 1.5 * 8192 + 2 * 256 + 128),
+        ("0.5.10", 80, True, 512 + 1.5 * 8192 + 2 * 256 + 128 + 8 * 58),  # 58 lengths up to 8,192, 8 MiB each
+        (None, 80, True, 512 + 1.5 * 8192 + 2 * 256 + 128 + 8 * 58),
+    ],
+)
+def test_sglangs_reserve_is_its_sources(version, gib, captured, reserved_mib):
+    """`handle_gpu_memory_settings` and `reserve_for_graph_mb` of the published wheels, on one GPU."""
+    found = default_static_fraction(
+        sglang_version(version), card_bytes=gib * GIB, tp=1, prompts_captured=captured
+    )
+    assert found == pytest.approx(1 - reserved_mib / (gib * 1024), abs=0.0006)
+
+
+@pytest.mark.parametrize(
+    ("model", "layout", "captured"),
+    [
+        ("meta-llama/Meta-Llama-3.1-8B", Layout(), True),
+        ("meta-llama/Meta-Llama-3.1-8B", Layout(pp=2), False),
+        ("deepseek-ai/DeepSeek-V3", Layout(tp=8), False),
+    ],
+)
+def test_prompts_are_captured_where_the_source_captures_them(model, layout, captured):
+    spec, card = models.load(model), accelerators.load("h200-sxm-141gb")
+    older, newer = (
+        ledger(spec, card, layout, EngineSettings(engine=Engine.SGLANG, version=version), nearest=False)
+        for version in ("0.5.8", "0.5.10")
+    )
+    lost = older.tightest.budget.best - newer.tightest.budget.best
+    assert (lost > 0.3 * GIB) is captured
+    assert lost == 0 or captured
+
+
 @pytest.mark.reference
 def test_kimi_k25_under_sglang(reference):
     # 283 GB free, TP8: a static fraction of 0.825, 160.63 GiB of cache, 2,454,421 tokens on every rank.

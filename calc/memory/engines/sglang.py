@@ -33,7 +33,7 @@ from calc.memory.engines.ledger import KvNumbers, Ledger, Line, LineKind, RankLe
 from calc.memory.engines.nearest import fits
 from calc.memory.engines.overheads import GRAPH_FIXED_BYTES, GRAPH_RANGE
 from calc.memory.engines.settings import EngineSettings
-from calc.memory.engines.sglang_defaults import CARD_DEFAULTS, default_static_fraction, sglang_version
+from calc.memory.engines.sglang_defaults import card_defaults, default_static_fraction, sglang_version
 from calc.memory.engines.shapes import ModelShape, shape_of
 from calc.memory.engines.sharding import (
     ShardPlan,
@@ -43,7 +43,7 @@ from calc.memory.engines.sharding import (
     stage_weights,
 )
 from calc.memory.flag_scope import CHUNK_FLAG, flag_value
-from calc.model import ModelSpec
+from calc.model import CompressedAttention, LatentAttention, Mixer, ModelSpec
 from calc.provenance import Estimate, Provenance
 from calc.units import GIB, MIB
 from calc.verdict import Verdict
@@ -162,6 +162,7 @@ def _start(
         attention_dp=layout.attention_dp,
         shape=shape,
         chunk=flag_value(Engine.SGLANG, CHUNK_FLAG, settings.max_batched_tokens, layout),
+        prompts_captured=_captures_prompts(shape, accelerator, layout, settings),
     )
     named = (settings.kv_dtype or "auto").lower()
     if named == "auto" and shape.compressed:
@@ -318,11 +319,30 @@ def _loading(layout: Layout) -> Estimate:
     return fitted((low * GIB, best * GIB, high * GIB))
 
 
+def _captures_prompts(
+    shape: ModelShape, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> bool:
+    """Whether CUDA graphs of prompts are the default: NVIDIA, one stage, keys and values for every head, no tower.
+
+    Ignores: latent attention and recurrent layers, where releases differ, and architectures that one leaves out by name.
+    """
+    others = LatentAttention | CompressedAttention | Mixer
+    plain = not any(isinstance(sublayer, others) for block in shape.blocks for sublayer in block.sublayers)
+    return (
+        accelerator.vendor == "NVIDIA"
+        and plain
+        and layout.pp == 1
+        and layout.attention_dp == 1
+        and shape.vision is None
+        and not settings.enforce_eager
+    )
+
+
 def _graphs(accelerator: Accelerator, layout: Layout, settings: EngineSettings) -> Estimate:
     """CUDA graphs, taken after the pool: by the number of captured batch sizes."""
     if settings.enforce_eager:
         return Estimate.exactly(0.0, Provenance.FITTED)
-    row = next(r for r in CARD_DEFAULTS if float(accelerator.cuda_memory.best) / GIB < r.below_gib)
+    row = card_defaults(sglang_version(settings.version), float(accelerator.cuda_memory.best) / GIB)
     largest = row.graph_batch_wide if layout.tp >= 4 else row.graph_batch
     sizes = settings.graph_sizes or (4 if largest <= 8 else 4 + largest // 8)
     best = GRAPH_FIXED_BYTES + sizes * GRAPH_BYTES_PER_SIZE

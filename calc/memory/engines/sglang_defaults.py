@@ -1,6 +1,7 @@
 """SGLang's defaults: its release as people write it, batch limits by card, and the static fraction when none is given.
 
-Source: python/sglang/srt/server_args.py of 2025 and 2026; fractions checked on public start-up logs.
+Source: python/sglang/srt/server_args.py and arg_groups/memory_hook.py of 2025 and 2026 (the published wheels of 0.5.6 to 0.5.23);
+fractions checked on public start-up logs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from calc.errors import InputError
 from calc.memory.engines.shapes import ModelShape
 from calc.units import GIB, MIB
 
-LATEST_SGLANG = (0, 5, 17)
+LATEST_SGLANG = (0, 5, 23)
+WIDER_SMALL_CARDS = (0, 5, 20)  # the release since which cards of 20 to 35 GiB have larger chunks and graphs
+PREFILL_GRAPHS = (0, 5, 10)  # ... since which prompts are captured too, and room is kept for that
+PREFILL_GRAPH_MIB = 8.0
 LEGACY_FRACTIONS = {1: 0.88, 2: 0.87, 4: 0.85, 8: 0.81, 16: 0.79}
 
 
@@ -33,6 +37,29 @@ CARD_DEFAULTS = (
     CardDefaults(below_gib=160, chunk=8192, graph_batch=256, graph_batch_wide=512),
     CardDefaults(below_gib=float("inf"), chunk=16384, graph_batch=512, graph_batch_wide=512),
 )
+
+
+SMALL_CARDS_NOW = CardDefaults(below_gib=35, chunk=4096, graph_batch=48, graph_batch_wide=160)
+
+
+def card_defaults(version: tuple[int, int, int], card_gib: float) -> CardDefaults:
+    """The row of a card, by the release."""
+    row = next(r for r in CARD_DEFAULTS if card_gib < r.below_gib)
+    small = row.below_gib == SMALL_CARDS_NOW.below_gib
+    return SMALL_CARDS_NOW if small and version >= WIDER_SMALL_CARDS else row
+
+
+def prefill_graphs(chunk: int) -> int:
+    """How many prompt lengths are captured up to a chunk: `generate_prefill_cuda_graph_batch_sizes`."""
+    steps = (
+        (4, 33, 4),
+        (48, 257, 16),
+        (288, 513, 32),
+        (576, 1025, 64),
+        (1280, 4097, 256),
+        (4608, chunk + 1, 512),
+    )
+    return sum(size <= chunk for bounds in steps for size in range(*bounds))
 
 
 # The newest release of a month, for logs that state a date and no version (dates of the project's tags).
@@ -70,12 +97,13 @@ def default_static_fraction(
     attention_dp: int = 1,
     shape: ModelShape | None = None,
     chunk: int | None = None,
+    prompts_captured: bool = False,
 ) -> float:
     """`mem_fraction_static` when it is not given, from the card's memory and the layout.
 
     Up to spring 2025 a table by TP; in summer 2025 a reserve by card size; since late 2025 a reserve from the prefill chunk
     and the largest graph batch, lowered for models with a vision tower. `chunk` is what the flag says: it is read before the
-    ranks of data-parallel attention part it.
+    ranks of data-parallel attention part it. `prompts_captured`: whether CUDA graphs of prompts are taken, too.
     """
     if version < (0, 4, 7):
         known = max(key for key in LEGACY_FRACTIONS if key <= max(tp, 1))
@@ -85,13 +113,15 @@ def default_static_fraction(
         base = 2.8 + ranks / 10 if card_gib < 35 else 9.5 + ranks / 2 if card_gib < 90 else 12 + ranks / 2
         reserve = 1024 * (base if card_gib < 160 else 32.0) + (4096 if attention_dp > 1 else 0)
     else:
-        row = next(r for r in CARD_DEFAULTS if card_gib < r.below_gib)
+        row = card_defaults(version, card_gib)
         graph_batch = row.graph_batch_wide if tp >= 4 else row.graph_batch
         reserve = 512 + 1.5 * max(chunk or row.chunk, 2048) + 2 * graph_batch + 128 * ranks
         if attention_dp > 1:
             reserve += 3 * graph_batch * attention_dp + (
                 1.5 * graph_batch * attention_dp if graph_batch > 300 else 0
             )
+        if prompts_captured and version >= PREFILL_GRAPHS:
+            reserve += PREFILL_GRAPH_MIB * prefill_graphs(chunk or row.chunk)
         if card_gib > 60:
             reserve = max(reserve, 10_240)
     card_mib = card_bytes / MIB
