@@ -53,14 +53,19 @@ USERS_WHOSE_TEXT_COMES_BACK = Scenario(
 
 @st.composite
 def questions(draw, gpus=("h100-sxm5-80gb", "a100-sxm4-80gb", "l40s", "mi300x")):
-    """One question with its layout: open or closed traffic, with and without text that comes back."""
+    """One question with its layout: open or closed traffic, with and without text that comes back.
+
+    Users who wait are given no target between tokens: a sooner first token lets them ask more often, and prompts then come
+    between the tokens of answers of two or three (their whole request is shorter all the same).
+    """
     share = draw(st.sampled_from((0.0, 0.5)))
+    traffic = draw(st.sampled_from(list(Traffic)))
     return Scenario(
         model=draw(st.sampled_from(MODELS)),
         gpu=draw(st.sampled_from(gpus)),
         engine=draw(st.sampled_from(("vllm", "sglang", "llama.cpp"))),
         tp=draw(st.sampled_from((1, 2, 4))),
-        traffic=draw(st.sampled_from(list(Traffic))),
+        traffic=traffic,
         rate_per_s=draw(st.floats(0.1, 300.0)),
         users=draw(st.integers(1, 3000)),
         input_tokens=float(draw(st.integers(16, 8000))),
@@ -69,7 +74,7 @@ def questions(draw, gpus=("h100-sxm5-80gb", "a100-sxm4-80gb", "l40s", "mi300x"))
         reuse_after_s=draw(st.sampled_from((None, 30.0))),
         kv_offload=draw(st.sampled_from((Behind.NONE, Behind.HOST))),
         max_batched_tokens=draw(st.sampled_from((None, 512))),
-        tpot_s=draw(st.sampled_from((None, 0.05))),
+        tpot_s=draw(st.sampled_from((None, 0.05))) if traffic is Traffic.RATE else None,
         fidelity=Fidelity.ROOFLINE,
     )
 
