@@ -178,9 +178,12 @@ def launch_settings(result: Answer, engine: Engine) -> EngineSettings:
     if result.sequences is None:
         return settings
     batch = result.sequences.batch
+    if (
+        engine in LLAMA_CPP_ENGINES
+    ):  # every slot has the whole length limit, and one scheduler serves all GPUs of a server
+        slots = min(batch, scenario.max_seqs or batch) // result.layout.dp
+        return replace(settings, unified_cache=False, max_seqs=max(1, slots))
     of_rank = result.layout.share_of_rank(batch)
-    if engine in LLAMA_CPP_ENGINES:  # every slot has the whole length limit
-        return replace(settings, unified_cache=False, max_seqs=min(of_rank, settings.max_seqs or of_rank))
     bound = result.sequences.binding not in {Limit.KV_MEMORY, Limit.ENGINE}
     if settings.max_seqs is None and (bound or of_rank > DEFAULT_SEQUENCES):
         settings = replace(settings, max_seqs=of_rank)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from calc.answer import answer
 from calc.engine import Engine
 from calc.expected import engine_settings
+from calc.handover import handover_of
 from calc.layout import Layout
 from calc.memory.engines import EngineSettings, ledger
 from calc.memory.flag_scope import FLAG_SCOPES, flag_value, rank_value
@@ -122,6 +124,25 @@ def test_the_limit_of_sequences_is_of_one_rank_or_of_all_as_each_engine_counts(e
     asked = Scenario(engine=engine, tp=8, attention_dp=8, ep=8, max_seqs=most)
     words = launch_flags("m", asked.layout, engine_settings(asked, asked.layout, max_model_len=None))
     assert words[words.index(flag) + 1] == str(said)
+
+
+def test_an_engine_without_ranks_of_attention_has_the_slots_of_all():
+    asked = Scenario(
+        model="deepseek-ai/DeepSeek-V3",
+        gpu="h200-sxm-141gb",
+        engine="sglang",
+        tp=8,
+        ep=8,
+        attention_dp=8,
+        rate_per_s=2.0,
+        tpot_s=0.1,
+        max_seqs=100,
+    )
+    said = {command.engine: command.words for command in handover_of(answer(resolve(asked))).commands}
+    slots = said[Engine.LLAMA_CPP]
+    assert slots[slots.index("--parallel") + 1] == "100"
+    assert "OLLAMA_NUM_PARALLEL=100" in said[Engine.OLLAMA]
+    assert said[Engine.VLLM][said[Engine.VLLM].index("--max-num-seqs") + 1] == "12"
 
 
 def test_replicas_behind_one_front_divide_no_flag_of_sglang():
