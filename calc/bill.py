@@ -133,6 +133,10 @@ class DayBill:
     fixed_usd: float
     following_usd: float
 
+    def capacity_per_s(self, replicas: np.ndarray) -> np.ndarray:
+        """Requests per second that so many replicas are planned to take."""
+        return replicas * self.replica_rate_per_s
+
     @property
     def saved_share(self) -> float:
         return 1.0 - self.following_usd / self.fixed_usd if self.fixed_usd else 0.0

@@ -183,9 +183,21 @@ def _losses(studied: Studied, scheme: Scheme, rounded: Rounded) -> SchemeError:
 
 
 def _row_errors(values: Any, read_back: Any) -> Any:
-    size = np.sqrt(np.mean(values**2, axis=1))
-    error = np.sqrt(np.mean((read_back - values) ** 2, axis=1))
+    error, size = row_sizes(values, read_back)
     return np.divide(error, size, out=np.zeros_like(size), where=size > 0)
+
+
+def row_sizes(values: Any, read_back: Any) -> tuple[Any, Any]:
+    """Root mean squares of each row: of its rounding errors, and of its values."""
+    size = np.sqrt(np.mean(values**2, axis=1))
+    return np.sqrt(np.mean((read_back - values) ** 2, axis=1)), size
+
+
+def grain_factor(errors: tuple[SchemeError, ...]) -> float:
+    """How many times the mean error of one int8 scale for the tensor is that of one per channel; 1 where neither errs."""
+    by_name = {one.scheme.name: one for one in errors}
+    tensor, channel = by_name["int8, per tensor"], by_name["int8, per channel"]
+    return tensor.mean_absolute / channel.mean_absolute if channel.mean_absolute else 1.0
 
 
 def errors_in_steps(values: Any, rounded: Rounded) -> Any:
@@ -232,6 +244,11 @@ class SmoothingStudy:
     best_alpha: float
     activation_peaks: tuple[float, ...]
     smoothed_peaks: tuple[float, ...]
+
+    def at(self, alpha: float) -> float:
+        """The error of the product at the exponent that was tried nearest to `alpha`."""
+        nearest = min(range(len(self.alphas)), key=lambda place: abs(self.alphas[place] - alpha))
+        return self.errors[nearest]
 
 
 def random_activations(*, tokens: int, channels: int, outliers: int, factor: float, seed: int = 1) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from calc import format as fmt
 from pages._axes import COLOURS, GREY, figure, fine_logarithmic
 from pages._drawing import Drawing
-from presets.accuracy import Comparison
+from presets.accuracy import Comparison, shares
 
 MARGIN = 1.3  # room beyond the furthest points, as a factor
 NEAR = 0.2  # within a fifth of the measurement
@@ -60,8 +60,7 @@ def _axis(low: float, high: float, title: str, unit: str) -> dict[str, Any]:
 
 def finding(rows: Sequence[Comparison], quantity: str) -> str:
     """What the scatter shows, for those who cannot see it."""
-    near = sum(abs(row.error) <= NEAR for row in rows) / len(rows)
-    inside = sum(row.inside for row in rows) / len(rows)
+    near, inside = shares(rows, within=NEAR)
     worst = max(rows, key=lambda row: abs(row.error))
     return (
         f"{quantity}: {fmt.percent(near)} of {fmt.count(len(rows))} predictions lie within {fmt.percent(NEAR)} of the "

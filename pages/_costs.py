@@ -20,6 +20,7 @@ from pages._drawing import Drawing
 from pages._ui import guarded, plain_text, show_chart, show_row_maths, show_table
 
 HOURS = 24
+HEADROOM = 1.15  # of the axis over the largest capacity
 
 
 def draw_costs(result: Answer) -> None:
@@ -119,7 +120,8 @@ def _row(tenure: Tenure) -> dict[str, str]:
 def day_figure(day: DayBill) -> Drawing:
     """Requests per second over a day, beside what the fixed fleet and the following one can serve."""
     hours = np.arange(day.rates_per_s.size) * HOURS / day.rates_per_s.size
-    top = 1.15 * max(day.fixed.most, day.following.most) * day.replica_rate_per_s
+    most = np.concatenate((day.fixed.paid, day.following.paid))
+    top = HEADROOM * float(day.capacity_per_s(most).max())
     made = figure(
         height=320,
         xaxis=linear(0, HOURS, "hour of the day") | {"dtick": 4},
@@ -127,15 +129,15 @@ def day_figure(day: DayBill) -> Drawing:
     )
     lines = (
         ("requests", day.rates_per_s, COLOURS["main"], "solid", "linear"),
-        ("fixed fleet", day.fixed.ready * day.replica_rate_per_s, GREY, "dash", "hv"),
+        ("fixed fleet", day.capacity_per_s(day.fixed.ready), GREY, "dash", "hv"),
         (
             "following fleet, ready",
-            day.following.ready * day.replica_rate_per_s,
+            day.capacity_per_s(day.following.ready),
             COLOURS["fits"],
             "solid",
             "hv",
         ),
-        ("following fleet, paid", day.following.paid * day.replica_rate_per_s, COLOURS["kv"], "dot", "hv"),
+        ("following fleet, paid", day.capacity_per_s(day.following.paid), COLOURS["kv"], "dot", "hv"),
     )
     for name, values, colour, dash, shape in lines:
         made.add_scatter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from hashlib import blake2b
 from typing import Any
 
@@ -19,12 +20,14 @@ from calc.quantization_study import (
     SmoothingStudy,
     Studied,
     bounded,
+    grain_factor,
     histogram,
     random_activations,
     random_matrix,
     smoothing_study,
     study,
 )
+from calc.worked.rounding import worked_losses
 from pages._inputs import TTL
 from pages._quantisation_figures import (
     ERROR_COLOURS,
@@ -35,7 +38,7 @@ from pages._quantisation_figures import (
     smoothing_figure,
     smoothing_finding,
 )
-from pages._ui import folded, plain_text, show_chart, show_formulas
+from pages._ui import folded, plain_text, show_chart, show_formulas, show_row_maths
 from presets.tensor_files import matrices, read_matrix, tensor_list
 
 MAX_TENSOR_MB = 64
@@ -130,6 +133,11 @@ def draw_errors() -> Studied | None:
     with folded("Every scheme in numbers", key="quantisation-numbers") as is_open:
         if is_open:
             st.dataframe(error_rows(errors), hide_index=True, key="quantisation-error-table")
+            show_row_maths(
+                {one.scheme.name: functools.partial(worked_losses, studied, one) for one in errors},
+                key="rounding-maths",
+                of="Rounded to",
+            )
     bits = {"bits": 4, "scale_bits": 16, "group": 128, "zero_point_bits": 0}
     with folded(
         "Bits per weight, scales counted", icon=":material/function:", key="quantisation-bits"
@@ -144,9 +152,8 @@ def _error_headline(errors: tuple[SchemeError, ...]) -> str:
     by_name = {one.scheme.name: one for one in errors}
     tensor, channel = by_name["int8, per tensor"], by_name["int8, per channel"]
     four, group = by_name["int4, per channel"], by_name["int4, per group of 128"]
-    ratio = tensor.mean_absolute / channel.mean_absolute if channel.mean_absolute else 1.0
     return (
-        f"One int8 scale per tensor loses {fmt.factor(ratio)} what one per channel loses on the other values "
+        f"One int8 scale per tensor loses {fmt.factor(grain_factor(errors))} what one per channel loses on the other values "
         f"({fmt.significant(tensor.mean_absolute)} against {fmt.significant(channel.mean_absolute)}); int4 goes from "
         f"{fmt.percent(four.typical_row)} to {fmt.percent(group.typical_row)} of a row with groups of 128."
     )
@@ -276,8 +283,7 @@ def _own_rows(studied: Studied) -> Any:
 
 def smoothing_headline(found: SmoothingStudy, alpha: float) -> str:
     """The gain of the rescaling at the chosen exponent."""
-    now = found.errors[min(range(len(found.alphas)), key=lambda i: abs(found.alphas[i] - alpha))]
     return (
-        f"The int8 product is off by {fmt.percent(found.plain)} as it stands, by {fmt.percent(now)} after rescaling with "
+        f"The int8 product is off by {fmt.percent(found.plain)} as it stands, by {fmt.percent(found.at(alpha))} after rescaling with "
         f"α = {alpha:g}; least at α = {found.best_alpha:g}."
     )

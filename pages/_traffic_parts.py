@@ -15,6 +15,7 @@ from calc.simulation.features import Features
 from calc.simulation.requests import RequestTable
 from calc.simulation.results import SimulationResult
 from calc.traffic import breaking_rate, distribution, run, sweep
+from calc.worked.run import worked_goodput
 from pages._traffic_figure import (
     distribution_figure,
     distribution_finding,
@@ -108,6 +109,7 @@ def show_run(result: Answer, ran: SimulationResult) -> None:
                 label="Goodput",
                 reading=fmt.plain(ran.goodput_per_s(slo), "req/s"),
                 help=f"Requests per second that met every target: {fmt.percent(ran.attainment(slo))} of them did.",
+                worked=worked_goodput(result, ran),
             ),
             Metric(
                 label="State",

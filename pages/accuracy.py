@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import streamlit as st
@@ -122,7 +121,6 @@ def _group_rows(rows: Sequence[Comparison]) -> list[dict[str, object]]:
 def _furthest_rows(rows: Sequence[Comparison], unit: str) -> list[dict[str, object]]:
     """The points whose prediction is the largest factor away from the measurement, either way."""
     scale, shown = (1e3, "ms") if unit == "s" else (1.0, unit)
-    furthest = sorted(rows, key=lambda row: -abs(math.log(row.best / row.measured)))[:FURTHEST]
     return [
         {
             "error, %": round(100 * row.error),
@@ -133,7 +131,7 @@ def _furthest_rows(rows: Sequence[Comparison], unit: str) -> list[dict[str, obje
             "configuration": row.note,
             "stands on": row.evidence,
         }
-        for row in furthest
+        for row in accuracy.furthest(rows, FURTHEST)
     ]
 
 

@@ -12,6 +12,7 @@ from calc.scenario import Fidelity
 from calc.sizing import Limit
 from calc.worked.answer import decode_pass, worked_step
 from calc.worked.formula import Worked
+from calc.worked.plan import at_the_target
 from calc.worked.substitution import symbols_of
 from pages._figures import batch_figure, batch_finding
 from pages._inputs import current_answer
@@ -98,6 +99,7 @@ def _worked(result: Answer, curve: BatchCurve) -> list[Worked]:
         *decode_pass(result, batch=float(curve.at)).whole(),
         _rate(curve),
         *worked_step(result, "sequences"),
+        *(at_the_target(result, curve.target) if curve.target else ()),
     ]
 
 

@@ -7,6 +7,8 @@ import streamlit as st
 from calc.formulas import FORMULAS, Formula, topics
 from calc.formulas.record import latex_reading
 from calc.glossary import TERMS
+from pages._origins import ORIGINS, Origin, Source
+from pages._registry import PAGES
 from pages._ui import formula_lines, plain_text, show_table, show_title, with_room
 
 SOURCES = (
@@ -23,7 +25,7 @@ def main() -> None:
         f"{len(FORMULAS)} formulas, {len(TERMS)} terms: everything the answers are made of.",
         "Each formula is the one that the code runs; its example was published by somebody else and is tested.",
     )
-    formulas, glossary, sources = st.tabs(["Formulas", "Glossary", "Sources"])
+    formulas, by_page, glossary, sources = st.tabs(["Formulas", "By page", "Glossary", "Sources"])
     with formulas:
         by_topic = topics()
         chosen = st.pills(
@@ -36,6 +38,8 @@ def main() -> None:
         )
         for record in by_topic[chosen]:
             _draw_formula(record)
+    with by_page:
+        _draw_page()
     with glossary:
         show_table(
             [
@@ -50,6 +54,26 @@ def main() -> None:
         )
     with sources:
         st.markdown("\n".join(f"- {line}" for line in SOURCES))
+
+
+def _draw_page() -> None:
+    """Where each card and column of a page comes from."""
+    titles = {entry.title: entry.file for entry in PAGES if ORIGINS[entry.file]}
+    chosen = st.selectbox("Page", list(titles), key="methods-page")
+    st.caption("*Show the maths* on the page fills each formula with the numbers that are shown there.")
+    show_table(
+        [
+            {"number": name, "from": _source_words(source)}
+            for name, source in ORIGINS[titles[chosen]].items()
+            if source is not Origin.WORDS
+        ]
+    )
+
+
+def _source_words(source: Source) -> str:
+    if isinstance(source, Origin):
+        return str(source)
+    return "; ".join(FORMULAS[one].title for one in source)
 
 
 def _draw_formula(record: Formula) -> None:

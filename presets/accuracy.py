@@ -7,6 +7,7 @@ on data that it did not see is in `held_out`, stored by scripts/fit_profiles.py,
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -216,6 +217,17 @@ def held_out() -> Mapping[str, Any]:
     content = json.loads((profiles.FOLDER / "fit.json").read_text(encoding="utf-8"))
     report: Mapping[str, Any] = content["report"]
     return report
+
+
+def furthest(rows: Sequence[Comparison], most: int) -> list[Comparison]:
+    """The points whose prediction is the largest factor away from the measurement, either way."""
+    return sorted(rows, key=lambda row: -abs(math.log(row.best / row.measured)))[:most]
+
+
+def shares(rows: Sequence[Comparison], *, within: float) -> tuple[float, float]:
+    """Shares of the points whose error is at most `within`, and that lie in the stated range."""
+    near = sum(abs(row.error) <= within for row in rows) / len(rows)
+    return near, sum(row.inside for row in rows) / len(rows)
 
 
 def by_group(rows: Sequence[Comparison]) -> list[dict[str, object]]:

@@ -78,6 +78,23 @@ LEDGER_FORMULAS = (
         ),
     ),
     Formula(
+        id="reserved_pool_bytes",
+        title="Whole blocks of all GPUs",
+        topic=TOPIC,
+        result=Symbol(
+            name="reserved_pool_bytes", latex="M_{blocks}", meaning="bytes of whole blocks", unit="byte"
+        ),
+        template=r"${blocks} \cdot ${block_bytes} \cdot ${gpus}",
+        parameters=named("blocks", "block_bytes", "gpus"),
+        function=ledger.reserved_pool_bytes,
+        example=Example(
+            inputs={"blocks": 3814, "block_bytes": 16 * 819_200, "gpus": 1},
+            value=49.99e9,
+            rel=1e-3,
+            source="worked case capacity-13b-a100: 3,814 whole blocks of 50 GB",
+        ),
+    ),
+    Formula(
         id="pool_sequences",
         title="Longest sequences in the pool",
         topic=TOPIC,

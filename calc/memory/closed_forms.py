@@ -51,6 +51,14 @@ def pool_blocks(*, pool_bytes: Numbers, block_bytes: Numbers) -> Numbers:
     return floor_count(np.maximum(pool_bytes, 0.0) / block_bytes)
 
 
+def reserved_pool_bytes(*, blocks: Numbers, block_bytes: Numbers, gpus: Numbers) -> Numbers:
+    """Bytes of whole blocks on all GPUs of a replica.
+
+    Source: definition. Ignores: the part of a pool that is no whole block.
+    """
+    return blocks * block_bytes * gpus
+
+
 def pool_sequences(*, blocks: Numbers, blocks_per_sequence: Numbers) -> Numbers:
     """Sequences of the longest length that the pool holds, which the engine logs as maximum concurrency.
 

@@ -64,6 +64,13 @@ def _worked_blocks(found: Ledger) -> Iterator[Worked]:
         inputs={"pool_bytes": kv.available_bytes, "block_bytes": kv.block_bytes},
         result=kv.num_blocks,
     )
+    gpus = round(kv.reserved_bytes / (kv.num_blocks * kv.block_bytes)) if kv.num_blocks else 0
+    if gpus and kv.num_blocks * kv.block_bytes * gpus == kv.reserved_bytes:
+        yield Worked(
+            formula="reserved_pool_bytes",
+            inputs={"blocks": kv.num_blocks, "block_bytes": kv.block_bytes, "gpus": gpus},
+            result=kv.reserved_bytes,
+        )
     yield from worked_sequences(found)
     yield Worked(
         formula="pool_tokens",

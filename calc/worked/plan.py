@@ -199,6 +199,17 @@ def worked_cost(result: Answer) -> Iterator[Worked]:
         )
 
 
+def at_the_target(result: Answer, batch: int) -> Iterator[Worked]:
+    """TPOT with so many sequences that decode together and prompts of others between the steps."""
+    output = result.inputs.scenario.workload.output.mean_tokens
+    lines = worked_serving(serving_of(result, float(batch)), users=float(batch), output_tokens=output)
+    for line in lines:
+        if line.formula in ("request_decode_s", "tpot_under_load_s"):
+            yield replace(
+                line, about=f"with {batch:,} sequences, the most of those tried that keep the TPOT target"
+            )
+
+
 def full_replica(result: Answer) -> Iterator[Worked]:
     """What a replica makes that runs as many sequences as it may, and the replicas' worth of work by it."""
     fleet, sequences, scenario = result.fleet, result.sequences, result.inputs.scenario

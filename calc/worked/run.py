@@ -16,15 +16,9 @@ from calc.worked.formula import Worked
 
 def worked_run(result: Answer, ran: SimulationResult) -> tuple[Worked, ...]:
     """A run's goodput, its requests in flight, and its clock for one decode pass of the plan's batch."""
-    finished, good = ran.requests_per_s, ran.goodput_per_s(result.inputs.scenario.slo)
+    finished = ran.requests_per_s
     mean_s = ran.spread("e2e_s").mean
-    lines = [
-        Worked(
-            formula="goodput_per_s",
-            inputs={"finished_per_s": finished, "missed_per_s": finished - good},
-            result=good,
-        )
-    ]
+    lines = [worked_goodput(result, ran)]
     if mean_s is not None:
         lines.append(
             Worked(
@@ -35,6 +29,16 @@ def worked_run(result: Answer, ran: SimulationResult) -> tuple[Worked, ...]:
             )
         )
     return (*lines, *_clock(result))
+
+
+def worked_goodput(result: Answer, ran: SimulationResult) -> Worked:
+    """Requests per second that met every target: those that finished less those that missed one."""
+    finished, good = ran.requests_per_s, ran.goodput_per_s(result.inputs.scenario.slo)
+    return Worked(
+        formula="goodput_per_s",
+        inputs={"finished_per_s": finished, "missed_per_s": finished - good},
+        result=good,
+    )
 
 
 def _clock(result: Answer) -> tuple[Worked, ...]:

@@ -4,13 +4,15 @@ import json
 import time
 
 import pytest
-from reading import text_of, titles
+from reading import is_filled_in, names_shown, text_of, titles
 
 from calc.endpoint.plan import TestPlan
 from calc.endpoint.run import run_from_json
 from calc.endpoint.samples import Sample
+from calc.formulas import FORMULAS
 from pages import _endpoint_job as job
 from pages import _endpoint_opinion
+from pages._origins import ORIGINS
 from presets import accelerators, profiles
 from presets.profiles.calibrated import save_calibration
 from probes.endpoint.second_opinion import Opinion
@@ -109,6 +111,11 @@ def test_a_measured_server_is_worked_out(measured):
     measured.session_state["endpoint-maths"] = True
     measured.run()
     assert not measured.exception
+    listed = ORIGINS["endpoint.py"]
+    assert names_shown(measured, {}) == set(listed)
+    for source in listed.values():
+        for one in source if isinstance(source, tuple) else ():
+            assert is_filled_in(measured, FORMULAS[one].result.latex), one
     lines = [line.value.strip("$\n ") for line in measured.latex]
     assert "12 " in next(line for line in lines if line.startswith(r"\mathrm{TPOT} = "))
     assert any(line.startswith("t_{pass} = ") for line in lines)  # the decode limit
