@@ -33,7 +33,7 @@ from calc.simulation.step_table import StepTable
 from calc.sized import replica_weight_bytes, timing_of
 from calc.sizing import BLOCK_TOKENS, mean_context
 from calc.slo import Slo
-from calc.step.links import NODE_LINK_BYTES_PER_S
+from calc.step.links import node_bytes_per_s
 from calc.step_clock import step_clock, textbook_clock
 from calc.units import DAY_S
 
@@ -187,7 +187,7 @@ class Pools:
             schedulers=layout.schedulers,
             server_s=server_s_of(result),
             link=Link(
-                bandwidth_bytes_per_s=NODE_LINK_BYTES_PER_S * layout.tp,
+                bandwidth_bytes_per_s=node_bytes_per_s(result.inputs.offer.accelerator) * layout.tp,
                 kv_bytes_per_token=sequence_bytes(result.inputs.spec, prompt, scenario.kv_format) / prompt,
                 shared=False,
             ),

@@ -22,11 +22,11 @@ from calc.operators import ForwardPass, Operators, OperatorTable, compile_operat
 from calc.profile import Evidence, Profile, Schedule
 from calc.provenance import Estimate, Provenance
 from calc.step.links import (
-    NODE_LINK_BYTES_PER_S,
     PCIE_SPREAD,
     across_hosts,
     crosses_bus,
     datasheet_links,
+    node_bytes_per_s,
     profile_links,
 )
 from calc.step.rates import Rates, datasheet_rates, rate_table
@@ -357,7 +357,7 @@ class StepModel:
         does not hide, and the last layer, which only begins to travel when the prompt is done.
         """
         sizes = np.array([sequence_bytes(self.spec, round(float(t))) for t in np.atleast_1d(tokens)])
-        serial = sizes / (self.layout.tp * NODE_LINK_BYTES_PER_S)
+        serial = sizes / (self.layout.tp * node_bytes_per_s(self.accelerator))
         if not overlapped:
             return serial
         layers = float(self.operators.features["layers"][0]) or 1.0

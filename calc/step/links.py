@@ -15,7 +15,7 @@ from calc.layout import Layout
 from calc.operators import KINDS, Kind, Operators, OperatorTable
 from calc.profile import Profile
 from calc.provenance import Provenance
-from calc.step.rates import link_bytes_per_s
+from calc.step.rates import bus_bytes_per_s, link_bytes_per_s
 from calc.step.seconds import LinkSeconds
 from calc.units import GB
 
@@ -39,6 +39,14 @@ NODE_CURVE: Final = LinkCurve(
 # and eight RTX A6000 0.8, from AccelMark's first tokens of a 70B model. A host may be twice as good or as bad.
 PCIE_HOSTS: Final = 1.4
 PCIE_SPREAD: Final = 1.2  # what that does to the range of a step, a fifth of which is messages
+
+
+def node_bytes_per_s(accelerator: Accelerator) -> float:
+    """One-way rate of a GPU to those of other nodes: its network port, or the bus between them where that is slower.
+
+    A port of 400 Gb/s needs PCIe 5.0 x16; behind 4.0 x16 (an A100) it carries no more than the 32 GB/s of the slot.
+    """
+    return min(NODE_LINK_BYTES_PER_S, bus_bytes_per_s(accelerator))
 
 
 def profile_links(
@@ -138,7 +146,7 @@ def link_of(
     inside = node_size or devices_inside(accelerator, nodes=nodes, gpus=gpus)
     engine = profile.number("collectives.factor")
     if ranks > inside and kind is not Kind.POINT_TO_POINT:
-        return as_run(NODE_CURVE, engine), NODE_LINK_BYTES_PER_S
+        return as_run(NODE_CURVE, engine), node_bytes_per_s(accelerator)
     rate = link_bytes_per_s(accelerator, ranks)
     curve = _curve(profile, kind, ranks)
     if accelerator.link_among(ranks) is None:

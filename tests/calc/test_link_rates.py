@@ -9,8 +9,15 @@ import pytest
 from calc.custom_accelerator import typed_accelerator
 from calc.layout import Layout
 from calc.operators import KINDS, ForwardPass, Kind
-from calc.step import StepModel
-from calc.step.links import PCIE_HOSTS, PCIE_SPREAD, across_hosts, datasheet_links, profile_links
+from calc.step import Fidelity, StepModel
+from calc.step.links import (
+    PCIE_HOSTS,
+    PCIE_SPREAD,
+    across_hosts,
+    datasheet_links,
+    node_bytes_per_s,
+    profile_links,
+)
 from calc.step.rates import link_bytes_per_s
 from presets import accelerators, models, profiles
 
@@ -68,7 +75,7 @@ def test_cards_without_links_share_their_hosts_bus_and_not_the_network():
     seconds = message_seconds("rtx-pro-6000-blackwell-server", 2, 2**24) / factor
     assert 474e-6 < seconds < 474e-6 * PCIE_HOSTS * 1.05
     within, across = (message_seconds("rtx-4090", 2, 2**24, nodes=n) for n in (1, 2))
-    assert within > across  # PCIe 4.0 x16 of a shared host against a 400 Gb/s port
+    assert within > across  # PCIe 4.0 x16 that all cards of a host share, against a slot of one's own
 
 
 def test_linked_gpus_do_not_pay_for_other_hosts_buses():
@@ -114,3 +121,30 @@ def test_sixteen_gpus_of_hosts_of_eight_are_two_hosts_whether_said_or_not(gpu):
     assert (
         across_hosts(Layout(tp=64), accelerators.load("gb200-gpu")).nodes == 1
     )  # a rack of 72 is one domain
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gb_per_s"),
+    [
+        ("h100-sxm5-80gb", 50.0),  # ConnectX-7: 400 Gb/s
+        ("a100-sxm4-80gb", 16 * 1.969),  # PCIe 4.0 x16
+        ("quadro-rtx-8000", 16 * 0.985),  # PCIe 3.0 x16
+    ],
+)
+def test_a_network_is_no_quicker_than_the_slot_before_it(gpu, gb_per_s):
+    size = 2.0**30
+    assert node_bytes_per_s(accelerators.load(gpu)) == pytest.approx(gb_per_s * 1e9, rel=1e-3)
+    assert message_seconds(gpu, 8, size, nodes=8, gpus=8) > size / (gb_per_s * 1e9)
+
+
+def test_no_first_token_comes_sooner_than_at_every_peak_however_the_cards_are_joined():
+    """Eight cards of PCIe 3.0 in hosts of four: their messages were timed as over ports of 50 GB/s, three times the slot's rate."""
+    spec, card = models.load("TinyLlama/TinyLlama-1.1B-Chat-v1.0"), accelerators.load("quadro-rtx-8000")
+    real, bound = (
+        StepModel.of(spec, card, Layout(tp=8), profiles.load(card, "vllm"), fidelity=fidelity).serving(
+            input_tokens=8000, output_tokens=128, concurrency=np.array([1.0, 4.0, 32.0])
+        )
+        for fidelity in (Fidelity.EXPECTED, Fidelity.ROOFLINE)
+    )
+    assert np.all(bound.ttft_s.best <= real.ttft_s.best)
+    assert np.all(bound.e2e_s.best <= real.e2e_s.best)
