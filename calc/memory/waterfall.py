@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from calc.accelerator import Accelerator
+from calc.engine import LLAMA_CPP_ENGINES
 from calc.errors import InputError
 from calc.layout import Layout
 from calc.memory.engines import EngineSettings, LineKind, RankLedger, ledger
+from calc.memory.engines.llama_cpp import MOST_SLOTS, with_layers
+from calc.memory.engines.step_tokens import step_tokens
 from calc.model import ModelSpec
 from calc.provenance import Estimate
 
 POINTS = 24  # of a curve; a ledger takes under a millisecond
 LONGEST_CURVE = 4_194_304  # tokens
 MOST_SEQUENCES = 4096
-ASSUMED_BATCHED_TOKENS = 8192  # where the engine's default stands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,40 +128,45 @@ def what_breaks_first(
 ) -> WhatBreaks:
     """More sequences, longer contexts, more tokens in a step: which one meets the wall first, from today's values.
 
-    `sequences` of `context_tokens` tokens each are served now.
+    `sequences` of `context_tokens` tokens each are served now; slots of llama.cpp hold the length limit each, however short
+    what runs in them.
     """
     for name, value in (("sequences", sequences), ("context_tokens", context_tokens)):
         if value < 1:
             raise InputError(name, value, "it must be a positive whole number")
 
-    def at(tokens: int, batched: int | None) -> tuple[float, float]:
+    slotted = settings.engine in LLAMA_CPP_ENGINES
+    if slotted:
+        settings = with_layers(spec, accelerator, layout, replace(settings, unified_cache=False))
+    length = settings.max_model_len or context_tokens if slotted else context_tokens
+    batched = settings.max_batched_tokens
+
+    def at(n: int, tokens: int, batched: int | None) -> tuple[float, float]:
+        """(bytes needed, bytes available) for n sequences or slots."""
         chosen = replace(settings, max_model_len=tokens, max_batched_tokens=batched)
+        if slotted:
+            chosen = replace(chosen, max_seqs=n)
         kv = ledger(spec, accelerator, layout, chosen, nearest=False).kv
-        return float(kv.needed_bytes), kv.available_bytes
+        return float(kv.needed_bytes) * (1 if slotted else n), kv.available_bytes
 
-    per_sequence, available = at(context_tokens, settings.max_batched_tokens)
-    held = int(available // per_sequence) if per_sequence and available > 0 else 0
-    batch = _growth(
-        "sequences",
-        "sequences",
-        sequences,
-        _spread(max(2 * held, 2 * sequences, 8), MOST_SEQUENCES),
-        lambda n: (n * per_sequence, available),
-        wall=held,
-    )
+    each, available = at(1, length, batched)
+    held = int(available // each) if each and available > 0 else 0
 
-    def longer(tokens: int) -> tuple[float, float]:
-        needed, found = at(tokens, settings.max_batched_tokens)
-        return needed * sequences, found
+    def more(n: int) -> tuple[float, float]:
+        return at(n, length, batched) if slotted else (n * each, available)
 
-    def wider(tokens: int) -> tuple[float, float]:
-        needed, found = at(context_tokens, tokens)
-        return needed * sequences, found
-
-    growths = [batch]
+    if slotted:
+        held = _largest(more, 1, MOST_SLOTS)
+    most = MOST_SLOTS if slotted else MOST_SEQUENCES
+    values = _spread(max(2 * held, 2 * sequences, 8), most)
+    growths = [_growth("sequences", "sequences", sequences, values, more, wall=held)]
     for name, now, curve in (
-        ("context", context_tokens, longer),
-        ("batched tokens", settings.max_batched_tokens or ASSUMED_BATCHED_TOKENS, wider),
+        ("context", length, lambda tokens: at(sequences, tokens, batched)),
+        (
+            "batched tokens",
+            step_tokens(spec, accelerator, layout, replace(settings, max_model_len=length)),
+            lambda tokens: at(sequences, length, tokens),
+        ),
     ):
         wall = _largest(curve, 1, LONGEST_CURVE)
         values = _spread(_reach(now, wall), LONGEST_CURVE)

@@ -9,11 +9,13 @@ from calc.layout import Layout
 from calc.memory.bars import rank_bars
 from calc.memory.comparison import engine_pools
 from calc.memory.engines import EngineSettings, ledger
+from calc.memory.engines.llama_cpp import most_slots
+from calc.memory.engines.step_tokens import step_tokens
 from calc.memory.launch_flags import launch_flags
 from calc.memory.log_comparison import compare, settings_from_log
 from calc.memory.logs import Quantity, read_log
 from calc.memory.waterfall import waterfall, what_breaks_first
-from calc.units import GIB
+from calc.units import GIB, KIB, MIB
 from presets import accelerators, models
 
 H100 = accelerators.load("h100-sxm5-80gb")
@@ -53,6 +55,36 @@ def test_what_breaks_first_names_the_nearest_wall():
     for growth in many.growths:
         assert len(growth.values) == len(growth.needed_bytes) == len(growth.available_bytes)
         assert list(growth.values) == sorted(growth.values)
+
+
+@pytest.mark.parametrize("engine", [Engine.LLAMA_CPP, Engine.OLLAMA])
+def test_slots_meet_the_wall_where_their_whole_lengths_do(engine):
+    """512 MiB for a slot of 4,096 tokens of this model, however short what runs in it; 512 tokens of a micro batch."""
+    card = accelerators.load("rtx-4090")
+    chosen = EngineSettings(engine=engine, quantization="q4_k_m", max_model_len=4096)
+    found = what_breaks_first(LLAMA_8B, card, Layout(), chosen, sequences=2, context_tokens=768)
+    slots, length, batched = found.growths
+    assert slots.wall == most_slots(LLAMA_8B, card, Layout(), chosen)
+    free = slots.available_bytes[0]
+    assert slots.wall == int(free // (512 * MIB))
+    assert slots.needed_bytes[0] == slots.values[0] * 512 * MIB
+    assert (length.now, batched.now) == (4096, 512)
+    assert length.wall * 2 * 128 * KIB <= free
+
+
+@pytest.mark.parametrize(
+    ("engine", "gpu", "layout", "tokens"),
+    [
+        (Engine.VLLM, "rtx-4090", Layout(), 2048),  # cards below 70 GiB
+        (Engine.VLLM, "h100-sxm5-80gb", Layout(), 8192),
+        (Engine.SGLANG, "rtx-4090", Layout(), 4096),
+        (Engine.SGLANG, "h100-sxm5-80gb", Layout(tp=8, attention_dp=8), 1024),
+        (Engine.TENSORRT_LLM, "h100-sxm5-80gb", Layout(), 8192),
+    ],
+)
+def test_a_steps_tokens_are_the_engines_own_where_none_are_given(engine, gpu, layout, tokens):
+    chosen = EngineSettings(engine=engine, max_model_len=4096)
+    assert step_tokens(LLAMA_8B, accelerators.load(gpu), layout, chosen) == tokens
 
 
 def test_a_log_is_compared_line_by_line():

@@ -324,15 +324,22 @@ def most_slots(spec: ModelSpec, accelerator: Accelerator, layout: Layout, settin
     The default of one slot is a setting and no limit of the card; every slot has its own cells, so that all of them can be as
     long. Layers that Ollama leaves on the host with one slot stay there: more slots do not push out others.
     """
-    settings = replace(settings, unified_cache=False)
-    if settings.gpu_layers is None and settings.engine is Engine.OLLAMA:
-        alone = replace(settings, max_seqs=1)
-        settings = replace(settings, gpu_layers=fitting_layers(spec, accelerator, layout, alone))
+    settings = with_layers(spec, accelerator, layout, replace(settings, unified_cache=False))
 
     def starts(slots: int) -> bool:
         return fits(llama_cpp_memory(spec, accelerator, layout, replace(settings, max_seqs=slots)))
 
     return largest_count(starts, up_to=MOST_SLOTS)
+
+
+def with_layers(
+    spec: ModelSpec, accelerator: Accelerator, layout: Layout, settings: EngineSettings
+) -> EngineSettings:
+    """The settings with the layers that Ollama puts on the GPU with one slot; llama.cpp's as they are."""
+    if settings.gpu_layers is not None or settings.engine is not Engine.OLLAMA:
+        return settings
+    alone = replace(settings, max_seqs=1)
+    return replace(settings, gpu_layers=fitting_layers(spec, accelerator, layout, alone))
 
 
 def fitting_layers(

@@ -54,6 +54,7 @@ TOKENS_PER_BLOCK = 32
 CONTEXT_BYTES = (0.4 * GIB, 0.5 * GIB, 0.9 * GIB)  # CUDA context and libraries
 BUFFER_BYTES = (0.5 * GIB, 1.6 * GIB, 4.0 * GIB)  # execution context, runtime and decoder buffers
 FALLBACK_LENGTH = 8192
+STEP_TOKENS = 8192  # max_num_tokens
 
 
 def tensorrt_llm_message(ledger: Ledger) -> str:
@@ -101,7 +102,7 @@ def tensorrt_llm_memory(
         groups,
         pools,
         max_model_len=max_len,
-        limits=StepLimits(max_batched_tokens=settings.max_batched_tokens or 8192),
+        limits=StepLimits(max_batched_tokens=settings.max_batched_tokens or STEP_TOKENS),
         printed=PrintedTokens.GROUP_SHARE,
     )
     order = sorted(range(len(ranks)), key=lambda i: pools[i].available_bytes / max(pools[i].block_bytes, 1))
