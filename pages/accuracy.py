@@ -13,6 +13,7 @@ from pages._ui import (
     show_chart,
     show_data,
     show_ignored,
+    show_side_by_side,
     show_table,
     show_title,
     show_worked_maths,
@@ -47,7 +48,7 @@ def main() -> None:
         "Mean error; copies of a measurement counted once. Points and groups below are predicted by the shipped "
         "profiles, which were fitted on most of them.",
     )
-    show_table([_protocol_row(report, name, text) for name, text in PROTOCOLS.items()])
+    show_side_by_side([_protocol_row(report, name, text) for name, text in PROTOCOLS.items()])
     rows = all_comparisons()
     chosen = _filtered(rows)
     if chosen:
@@ -92,7 +93,7 @@ def _filtered(rows: Sequence[Comparison]) -> list[Comparison]:
         gpu = st.selectbox("Accelerator", [EVERY, *sorted({row.accelerator for row in rows})], key="acc-gpu")
         model = st.selectbox("Model", [EVERY, *sorted({row.model for row in rows})], key="acc-model")
     with_odd = st.toggle(
-        "Also rows that are something else", key="acc-odd", help="Each says what is wrong with it."
+        "Also rows that are not clean", key="acc-odd", help="Each says what is wrong with it."
     )
     return [
         row
