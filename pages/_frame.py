@@ -11,7 +11,7 @@ from pages._actions import GO_TO_KEY, draw_actions
 from pages._registry import PAGES
 from pages._sidebar import draw_sidebar, link_notices
 from pages._ui import plain_text, show_error, show_title
-from pages._waiting import ROW_PX, TITLE_PX, arrive, hold
+from pages._waiting import ROW_PX, TITLE_PX, arrive, give_up, hold
 
 HERE = Path(__file__).parent
 
@@ -52,6 +52,7 @@ def main() -> None:
     try:
         chosen.run()
     except RidgebeamError as error:
+        give_up()
         show_title("This question cannot be answered as it stands.")
         show_error(error)
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streamlit.delta_generator import DeltaGenerator
 
 KEY = "_waiting"
@@ -20,11 +22,15 @@ TITLE_PX = (68, 20)  # a title of two lines, and the small print under it
 
 @dataclass(slots=True)
 class _Visit:
-    """A visit to a page: whether its title has been seen, and the places that wait for their content in this run."""
+    """A visit to a page: whether its title has been seen, and the places that wait for their content in this run.
+
+    `places` wait for the title, `undrawn` for what is drawn in them.
+    """
 
     page: str
     seen: bool = False
     places: list[DeltaGenerator] = field(default_factory=list)
+    undrawn: list[DeltaGenerator] = field(default_factory=list)
 
 
 def arrive(page: str) -> None:
@@ -34,6 +40,7 @@ def arrive(page: str) -> None:
         st.session_state[KEY] = _Visit(page)
     else:
         visit.places.clear()
+        visit.undrawn.clear()
 
 
 def hold(*heights_px: int) -> DeltaGenerator:
@@ -48,6 +55,27 @@ def hold(*heights_px: int) -> DeltaGenerator:
     return place
 
 
+def hold_until_drawn(height_px: int) -> Callable[[], DeltaGenerator]:
+    """Hold room for content that comes after what stands below it; what this returns opens the place to draw in.
+
+    Its skeleton goes with the first thing drawn there, not with the title, so that what stands below does not rise meanwhile.
+    """
+    visit = st.session_state.get(KEY)
+    if not isinstance(visit, _Visit) or visit.seen:
+        drawn = st.container()
+        return lambda: drawn
+    place = st.empty()
+    with place:
+        st.skeleton(height=height_px)
+    visit.undrawn.append(place)
+
+    def opened() -> DeltaGenerator:
+        visit.undrawn.remove(place)
+        return place.container()
+
+    return opened
+
+
 def release() -> None:
     """Take the skeletons away: what they held room for is drawn next."""
     visit = st.session_state.get(KEY)
@@ -56,3 +84,12 @@ def release() -> None:
             place.empty()
         visit.places.clear()
         visit.seen = True
+
+
+def give_up() -> None:
+    """Take away what waits for content that will not come: the page ends with an error."""
+    visit = st.session_state.get(KEY)
+    if isinstance(visit, _Visit):
+        for place in visit.undrawn:
+            place.empty()
+        visit.undrawn.clear()

@@ -29,7 +29,7 @@ from pages._ui import (
     show_table,
     show_title,
 )
-from pages._waiting import hold
+from pages._waiting import hold_until_drawn
 from presets import accelerators
 from presets.fleet_file import EXAMPLE, MAX_BYTES, read_fleet_text
 
@@ -54,7 +54,7 @@ SHOWN = (
 def main() -> None:
     """The finding, the chart, the table of results; the table of questions below it, where it can be changed."""
     place = st.container()
-    hold(BARS_PX, TABLE_PX)
+    bars, table = hold_until_drawn(BARS_PX), hold_until_drawn(TABLE_PX)
     rows, budget, kinds = _questions()
     base = replace(
         current_scenario(), config_text="", gpu_json="", kv_bytes_per_gpu=None, tp=0, tpot_s=None, ttft_s=None
@@ -68,7 +68,9 @@ def main() -> None:
                 "deployment at its own peak."
             ),
         )
+    with bars():
         show_chart(fleet_figure(found), alt=fleet_headline(found), key="fleet-bars")
+    with table():
         show_table([_row(place) for place in found.placed])
     running = {_label(place.row): place.answer for place in found.placed if place.answer is not None}
     show_row_maths(
