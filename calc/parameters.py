@@ -27,6 +27,12 @@ class ParameterCount:
     tied: bool
     parts: dict[str, int]
 
+    @property
+    def by_size(self) -> list[tuple[str, int, float]]:
+        """(part, its parameters, its share of the total), largest first; stacks beside the model have shares on top of 1."""
+        largest = sorted(self.parts.items(), key=lambda item: -item[1])
+        return [(part, size, size / self.total) for part, size in largest]
+
 
 def owned_weights(stack: Stack) -> Iterator[tuple[int, Weight]]:
     """(how many times it is stored, weight) for everything that the stack itself stores, buffers included."""

@@ -8,7 +8,7 @@ as the quantisers leave them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Final
@@ -237,6 +237,13 @@ class WeightBytes:
 def stored_bytes(spec: ModelSpec) -> WeightBytes:
     """The checkpoint as published, each tensor in the format that the config tells."""
     return _summed(spec, quantization=None)
+
+
+def beside_as_stored(spec: ModelSpec, formats: Sequence[str]) -> list[tuple[str, int, float]]:
+    """(format, bytes of all weights in it, times those as they are stored) for each of `formats`."""
+    now = stored_bytes(spec).stored
+    sizes = [(name, weight_bytes(spec, name).stored) for name in formats]
+    return [(name, size, size / now) for name, size in sizes]
 
 
 def weight_bytes(spec: ModelSpec, quantization: str | None = None) -> WeightBytes:

@@ -120,6 +120,11 @@ class SchemeSpeed:
     decode: tuple[float, ...]
     prefill: float | None
 
+    @property
+    def shrink(self) -> float:
+        """Times that the weights are smaller than in 16 bit."""
+        return FORMATS[BASE].bits / self.bits_per_weight
+
     def at(self, batch: int) -> float:
         """Speed-up of a decode step at one of `BATCHES`."""
         return self.decode[BATCHES.index(batch)]
@@ -140,6 +145,11 @@ class SpeedStudy:
     def run(self) -> tuple[SchemeSpeed, ...]:
         """The schemes that the card and the engine run."""
         return tuple(found for found in self.schemes if found.support.runs)
+
+
+def step_alone_s(study: SpeedStudy, found: SchemeSpeed) -> float:
+    """Seconds of a decode step at batch 1 in a scheme."""
+    return study.base_s[0] / found.at(1)
 
 
 def speed_study(result: Answer) -> SpeedStudy:

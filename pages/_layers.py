@@ -8,7 +8,7 @@ from calc import format as fmt
 from calc.block_map import LayerGroup
 from calc.model import ModelSpec
 from calc.parameters import ParameterCount
-from calc.quantization import stored_bytes, weight_bytes
+from calc.quantization import beside_as_stored, stored_bytes
 from calc.result import Inputs
 from calc.state_map import state_rows
 from calc.weight_check import check_weights
@@ -82,15 +82,14 @@ def draw_parts(counted: ParameterCount) -> None:
     with folded("Parameters by part", key="model-parts") as is_open:
         if not is_open:
             return
-        rows = sorted(counted.parts.items(), key=lambda item: -item[1])
         show_table(
             [
                 {
                     "part": part.replace("_", " "),
                     "parameters": fmt.count(size),
-                    "share": fmt.percent(size / counted.total),
+                    "share": fmt.percent(share),
                 }
-                for part, size in rows
+                for part, size, share in counted.by_size
             ]
         )
 
@@ -102,9 +101,8 @@ def draw_formats(inputs: Inputs) -> None:
             return
         now = stored_bytes(inputs.spec).stored
         rows = [{"format": "as stored", "weights": fmt.binary_bytes(now), "against now": "1x"}]
-        for name in COMPARED_FORMATS:
-            size = weight_bytes(inputs.spec, name).stored
-            rows.append(
-                {"format": name, "weights": fmt.binary_bytes(size), "against now": fmt.factor(size / now)}
-            )
+        rows += [
+            {"format": name, "weights": fmt.binary_bytes(size), "against now": fmt.factor(times)}
+            for name, size, times in beside_as_stored(inputs.spec, COMPARED_FORMATS)
+        ]
         show_table(rows)

@@ -80,19 +80,17 @@ def finding(lines: Sequence[WholePathLine]) -> str:
     without, cached = found.get(("cache", "without a cache")), found.get(("cache", "with a cache"))
     if without and cached:
         parts.append(
-            f"A cache makes 256 tokens {fmt.factor(without.measured / cached.measured)} as fast "
+            f"A cache makes 256 tokens {fmt.factor(without.times(cached))} as fast "
             f"({fmt.seconds(cached.measured)} instead of {fmt.seconds(without.measured)})."
         )
     static, continuous = found.get(("mixed", "static")), found.get(("mixed", "continuous"))
     if static and continuous:
         parts.append(
-            f"Continuous batching gives {fmt.factor(continuous.measured / static.measured)} the tokens per second of static "
+            f"Continuous batching gives {fmt.factor(continuous.times(static))} the tokens per second of static "
             "batches when answers differ in length."
         )
     slower = sorted(
-        line.ratio if line.unit == "s" else 1.0 / line.ratio
-        for line in lines
-        if line.ratio and line.table in {"cache", "levels", "mixed"}
+        line.slowness for line in lines if line.slowness and line.table in {"cache", "levels", "mixed"}
     )
     if slower:
         parts.append(

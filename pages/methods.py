@@ -23,7 +23,7 @@ def main() -> None:
     """Formulas by topic, then words, then sources."""
     show_title(
         f"{len(FORMULAS)} formulas, {len(TERMS)} terms: everything the answers are made of.",
-        "Each formula is the one that the code runs; its example was published by somebody else and is tested.",
+        "Each formula is the one that the code runs; its example was published by others or worked by hand, and is tested.",
     )
     formulas, by_page, glossary, sources = st.tabs(["Formulas", "By page", "Glossary", "Sources"])
     with formulas:
@@ -58,7 +58,7 @@ def main() -> None:
 
 def _draw_page() -> None:
     """Where each card and column of a page comes from."""
-    titles = {entry.title: entry.file for entry in PAGES if ORIGINS[entry.file]}
+    titles = {entry.title: entry.file for entry in PAGES if ORIGINS.get(entry.file)}
     chosen = st.selectbox("Page", list(titles), key="methods-page")
     st.caption("*Show the maths* on the page fills each formula with the numbers that are shown there.")
     show_table(
@@ -73,7 +73,7 @@ def _draw_page() -> None:
 def _source_words(source: Source) -> str:
     if isinstance(source, Origin):
         return str(source)
-    return "; ".join(FORMULAS[one].title for one in source)
+    return "; ".join(f"{FORMULAS[one].title} ({FORMULAS[one].topic})" for one in source)
 
 
 def _draw_formula(record: Formula) -> None:
@@ -91,7 +91,7 @@ def _draw_formula(record: Formula) -> None:
         st.markdown("Worked example:")
         st.latex(formula_lines(record.substituted(record.example.inputs)))
         st.caption(
-            f"Published value: ${latex_reading(record.example.value, record.result.unit)}$ ({plain_text(record.example.source)}).  \n"
+            f"To be reached: ${latex_reading(record.example.value, record.result.unit)}$ ({plain_text(record.example.source)}).  \n"
             f"Source: {plain_text(record.source)}.  \nIgnores: {plain_text(record.ignores or 'nothing')}."
         )
 

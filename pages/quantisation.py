@@ -8,7 +8,7 @@ from calc import format as fmt
 from calc.engine import ENGINE_NAMES, Engine
 from calc.errors import RidgebeamError
 from calc.layout import Layout
-from calc.quantization_speed import BATCHES, SpeedStudy, headline, speed_study, worked_speedup
+from calc.quantization_speed import BATCHES, SpeedStudy, headline, speed_study, step_alone_s, worked_speedup
 from calc.replica import without_traffic
 from calc.result import Answer
 from calc.scenario import Scenario
@@ -127,8 +127,8 @@ def _predict(found: SpeedStudy) -> None:
         reading=fmt.factor(four.at(1)),
         arithmetic=[
             (
-                f"The weights shrink {fmt.factor(16 / four.bits_per_weight)}; a step of {fmt.seconds(found.base_s[0])} becomes "
-                f"{fmt.seconds(found.base_s[0] / four.at(1))}. What does not shrink (cache, activations, overhead, lower "
+                f"The weights shrink {fmt.factor(four.shrink)}; a step of {fmt.seconds(found.base_s[0])} becomes "
+                f"{fmt.seconds(step_alone_s(found, four))}. What does not shrink (cache, activations, overhead, lower "
                 "reached bandwidth) keeps the rest."
             )
         ],

@@ -18,6 +18,17 @@ class WholePathLine:
     unit: str
     note: str = ""
 
+    def times(self, other: WholePathLine) -> float:
+        """The measurement over another line's."""
+        return self.measured / other.measured
+
+    @property
+    def slowness(self) -> float | None:
+        """Times as slow as predicted, whether a time or a rate was measured."""
+        if not self.ratio:
+            return None
+        return self.ratio if self.unit == "s" else 1.0 / self.ratio
+
     @property
     def ratio(self) -> float | None:
         """Measured over predicted."""

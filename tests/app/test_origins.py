@@ -1,6 +1,7 @@
 """Every number of every page names where it comes from, and a formula that it names stands filled in on its page."""
 
 import json
+import sys
 from functools import partial
 
 import pytest
@@ -27,7 +28,10 @@ def everything_open(open_page, monkeypatch):
 
     def opened(file, **query):
         monkeypatch.setattr(st, "expander", partial(st.expander, expanded=True))
-        monkeypatch.setattr(_ui, "show_data", lambda *_args, **_words: None)
+        parts = [module for name, module in sys.modules.items() if name.startswith("pages.")]
+        for module in (_ui, *parts):
+            if hasattr(module, "show_data"):
+                monkeypatch.setattr(module, "show_data", lambda *_args, **_words: None)
         return open_page(file, **query)
 
     return opened
