@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from math import exp
 
 from calc import format as fmt
+from calc.layout import Layout
 from calc.profile import Profile
 from calc.result import Answer, Inputs
 from calc.scenario import Fidelity, Traffic
 from calc.sized import TEXTBOOK_OVERHEAD_SHARE
-from calc.step.spread import spread_factor
+from calc.step.spread import ranks_factor, spread_factor
 
 FORECAST_FACTOR = 1.2
 """How far traffic and lengths may lie from what was typed (our choice: nobody's forecast is nearer than a fifth)."""
@@ -83,7 +84,7 @@ def uncertain(result: Answer) -> tuple[Assumption, ...]:
     if inputs.scenario.fidelity == Fidelity.TEXTBOOK:
         found += _textbook_times(inputs)
     elif inputs.scenario.fidelity == Fidelity.EXPECTED and inputs.offer.profile is not None:
-        found += _step_times(inputs, inputs.offer.profile, result.layout.tp)
+        found += _step_times(inputs, inputs.offer.profile, result.layout)
     return (*found, *_headroom(inputs), *_price(inputs))
 
 
@@ -246,8 +247,8 @@ def _textbook_times(inputs: Inputs) -> Iterator[Assumption]:
     )
 
 
-def _step_times(inputs: Inputs, profile: Profile, tp: int) -> Iterator[Assumption]:
-    factor = spread_factor(inputs.spec, profile)
+def _step_times(inputs: Inputs, profile: Profile, layout: Layout) -> Iterator[Assumption]:
+    factor = spread_factor(inputs.spec, profile) * ranks_factor(layout, profile)
     calibration = profile.calibration
     ends = [
         _profiled(
@@ -281,7 +282,7 @@ def _step_times(inputs: Inputs, profile: Profile, tp: int) -> Iterator[Assumptio
         ("engine overhead per step, layer and sequence", OVERHEAD_NUMBERS, "layer_s"),
         ("first token: server and waiting steps", FIRST_TOKEN_NUMBERS, "ttft.prefill"),
     ]
-    if tp > 1:
+    if layout.tp > 1:
         groups.append(("messages between GPUs", ("collectives.factor",), "collectives.factor"))
     if inputs.spec.has_experts:
         groups.append(("distinct experts touched", ("experts.routing",), "experts.routing"))

@@ -75,6 +75,7 @@ ENGINE_NUMBERS: Final[Mapping[str, str]] = MappingProxyType(
         "experts.passes": "times the counted traffic of routed activations, what caches and fused kernels leave of it",
         "experts.routing": "share of the distinct experts of uniform routing that real traffic touches",
         "activations.passes": "times the counted activation traffic",
+        "quantising.share_8bit": "share of the inputs of 8-bit products that a pass of its own quantises",
         "collectives.factor": "times the fastest measured kernel, small messages",
         "layer_s": "seconds per layer",
         "layer.qk_norm_s": "seconds per layer with query and key norms",
@@ -105,6 +106,7 @@ ENGINE_DEFAULTS: Final[Mapping[str, float]] = MappingProxyType(
         "attention.bandwidth_8bit": 0.0,
         "attention.sequence_8bit_s": 0.0,
         "experts.passes": 1.0,
+        "quantising.share_8bit": 1.0,
     }
 )
 

@@ -31,8 +31,9 @@ NVIDIA_MAXIMA: Final = ("trt10", "trt12")
 # Most requests that trtllm-bench, one Python process, hands over and collects in a second. At 128 tokens in and out NVIDIA's page has
 # 308 on eight RTX PRO 6000 (trt10-106), which make a third more tokens/s with longer answers, and 311 on one B200 (trt10-101); a public
 # run on an H100 with answers of 28 tokens has 248 (NVIDIA/TensorRT-LLM, issue 6294). Read off those two rows, which are therefore no
-# check of it. Ignores: hosts with Grace, which seem to be slower (188 on a GB200).
+# check of it. Hosts differ: 188 on a GB200 (trt10-102), whose processor is a Grace.
 BENCH_REQUESTS_PER_S: Final = 310.0
+BENCH_REQUESTS_RANGE: Final = (188.0, 312.0)  # the slowest and the fastest of these runs
 
 # Requests of a run by (prompt, output) tokens: TensorRT-LLM's performance overview of 1.0 and of the developer guide.
 REQUESTS: Final[Mapping[tuple[int, int], int]] = MappingProxyType(
@@ -136,8 +137,12 @@ def _at_best_batch(point: PointMeasurement, model: StepModel) -> tuple[float, fl
     steady = offline_tokens_per_s(model, work, slots=slots)
     best = int(np.argmax(steady.best))
     ends = (replicas * float(end[best]) for end in (steady.low, steady.best, steady.high))
-    fed = BENCH_REQUESTS_PER_S * point.output_tokens if point.group in NVIDIA_MAXIMA else math.inf
-    low, middle, high = (min(end, fed) for end in ends)
+    if point.group not in NVIDIA_MAXIMA:
+        low, middle, high = ends
+        return low, middle, high
+    slowest, fastest = BENCH_REQUESTS_RANGE
+    fed = (rate * point.output_tokens for rate in (slowest, BENCH_REQUESTS_PER_S, fastest))
+    low, middle, high = (min(end, limit) for end, limit in zip(ends, fed, strict=True))
     return low, middle, high
 
 

@@ -2,8 +2,8 @@
 
 Each curve is the product's own form of operator time with its constants free, per (system, engine, format):
 
-    GEMM               t0 + act/(0.8 BW) + soft maximum of weights/(e BW) and FLOP/(u F)       3 constants: t0, e, u
-    experts            the same over expected distinct experts                                    3 constants
+    GEMM               t0 + quantised/(0.8 BW) + soft maximum of bytes/(e BW) and FLOP/(u F)    3 constants: t0, e, u
+    experts            t0 + act/(0.8 BW) + the same over expected distinct experts               3 constants
     decode attention   t0 + t_sequence B + KV/(e BW)                                              3 constants
     prefill attention  t0 + FLOP (1 + half/prompt) / (u F)                                        3 constants
     collectives        alpha + (bytes + sqrt(bytes half)) / beta                                  3 constants
@@ -22,6 +22,8 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from calc.accelerator import Accelerator
+from calc.operators.surroundings import product_bytes
+from calc.quantization import FORMATS
 from calc.step.rates import link_bytes_per_s
 from calc.step.seconds import soft_maximum
 from presets import accelerators
@@ -42,6 +44,11 @@ BYTES = {
     "bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "int4_wo": 0.53, "int8_wo": 1.0,
     "w4a16_mxfp4": 0.53125, "w4a8_mxfp4_mxfp8": 0.53125,
 }  # fmt: skip
+PRODUCTS = {
+    "fp8": "fp8",
+    "fp8_block": "fp8",
+    "nvfp4": "nvfp4",
+}  # formats whose inputs are quantised, by table
 ACTIVATIONS = {  # bytes of one element as the grouped products read it
     "bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "int4_wo": 2.0, "int8_wo": 2.0, "w4a16_mxfp4": 2.0,
     "w4a8_mxfp4_mxfp8": 1.03125,
@@ -165,7 +172,9 @@ def _work_fit(kind: str, key: tuple, rows: Rows, device: Accelerator, form: str,
     if kind == "gemm":
         rows["weights"] = rows["n"] * rows["k"] * BYTES[form]
         rows["flop"] = 2 * rows["n"] * rows["k"] * rows["m"]
-        rows["act"] = 2 * rows["m"] * (rows["n"] + rows["k"])
+        moved = product_bytes(rows["k"], rows["n"], FORMATS[PRODUCTS.get(form, "bf16")])
+        rows["weights"] += rows["m"] * moved["activation_bytes_per_token"]  # streamed beside its arithmetic
+        rows["act"] = rows["m"] * moved["quantised_bytes_per_token"]
     model = lambda p, r: work(r["weights"], r["flop"], r["act"], device, peak)(p)
     constants, errors = fit(model, rows, held, [5, 0.7, 0.5], [0, 0.05, 0.02], [300, 1, 1])
     return record(kind, key, constants, ("floor_us", "bandwidth", "compute"), errors)

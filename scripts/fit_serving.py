@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from fit_constants import FAMILY, FROM_KERNELS, OLD, parameters, profile_of
+from fit_constants import FAMILY, FROM_KERNELS, FROM_SOURCE, OLD, parameters, profile_of
 from scipy.optimize import least_squares
 
 from calc.collectives import curve_for
@@ -94,7 +94,8 @@ class Fit:
         self.retable(np.array([p.prior for p in self.params]))
 
     def values(self, vector: np.ndarray) -> dict[tuple[str, str], float]:
-        return FROM_KERNELS | {(p.name, p.scope): float(v) for p, v in zip(self.params, vector, strict=True)}
+        fitted = {(p.name, p.scope): float(v) for p, v in zip(self.params, vector, strict=True)}
+        return FROM_KERNELS | FROM_SOURCE | fitted
 
     def profiles(self, vector: np.ndarray) -> list[Profile]:
         values = self.values(vector)

@@ -23,7 +23,13 @@ from calc.model import (
 from calc.operators.rows import FEATURES, Driver, Kind, Operator
 from calc.operators.sharding import Degrees, rank_share
 from calc.operators.sublayers import sublayer_operators
-from calc.operators.surroundings import ACTIVATION_BYTES, LOGIT_BYTES, Surroundings, is_matrix
+from calc.operators.surroundings import (
+    ACTIVATION_BYTES,
+    LOGIT_BYTES,
+    Surroundings,
+    is_matrix,
+    product_bytes,
+)
 from calc.operators.table import Operators
 from calc.quantization import FORMATS, KV_FORMATS, StoredFormat, format_after
 
@@ -190,8 +196,7 @@ def _loose_weights(
             driver=driver,
             weight_bytes=FORMATS[format_of(weight)].tensor_bytes(weight.shape) * share,
             flop_per_token=2.0 * weight.elements * share,
-            activation_bytes_per_token=ACTIVATION_BYTES
-            * (weight.shape[0] + weight.elements / weight.shape[0]),
+            **product_bytes(weight.elements / weight.shape[0], weight.shape[0], FORMATS[format_of(weight)]),
         )
     yield Operator(
         name="final norm",
@@ -227,7 +232,7 @@ def _outputs(spec: ModelSpec, degrees: Degrees, quantization: str | None) -> Ite
             driver=Driver.OUTPUT_ROWS,
             weight_bytes=FORMATS[format_of(head)].tensor_bytes(head.shape) / degrees.dense,
             flop_per_token=2.0 * head.elements / degrees.dense,
-            activation_bytes_per_token=ACTIVATION_BYTES * (spec.width + spec.vocab_size / degrees.dense),
+            **product_bytes(spec.width, spec.vocab_size / degrees.dense, FORMATS[format_of(head)]),
         )
     if degrees.dense > 1:
         yield Operator(
@@ -265,6 +270,6 @@ def _adapters(spec: ModelSpec, degrees: Degrees, *, rank: int, adapters: int) ->
                 count=float(run.count),
                 weight_bytes=ACTIVATION_BYTES * elements * adapters,
                 flop_per_token=2.0 * elements,
-                activation_bytes_per_token=ACTIVATION_BYTES * 2.0 * rank * len(matrices),
+                **product_bytes(rank * len(matrices), rank * len(matrices), FORMATS["bf16"]),
                 kernels=2.0 * len(matrices) / 2.0,
             )

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from calc.model import Mlp, Moe, Part, Split
 from calc.operators.rows import Kind, Operator
 from calc.operators.sharding import Degrees
-from calc.operators.surroundings import ACTIVATION_BYTES, Surroundings
-from calc.quantization import FORMATS, StoredFormat
+from calc.operators.surroundings import ACTIVATION_BYTES, Surroundings, computed_bytes
+from calc.quantization import FORMATS
 
 
 def mlp_operators(mlp: Mlp, around: Surroundings) -> Iterator[Operator]:
@@ -54,14 +54,6 @@ def moe_operators(moe: Moe, around: Surroundings) -> Iterator[Operator]:
 
 
 DISPATCH_BYTES = 1.0  # wide expert parallelism sends tokens in fp8 and gets sums back in 16 bits
-FP4_BYTES = 9.0 / 16.0  # 16 values of 4 bits and their 8-bit scale
-
-
-def _computed_bytes(stored: StoredFormat) -> float:
-    """Bytes of one element as the grouped matrix products read it."""
-    if stored.activations == "nvfp4":
-        return FP4_BYTES
-    return 1.0 if stored.activations in ("fp8", "int8") else ACTIVATION_BYTES
 
 
 def _routed_bytes(moe: Moe, around: Surroundings, form: str) -> float:
@@ -73,7 +65,7 @@ def _routed_bytes(moe: Moe, around: Surroundings, form: str) -> float:
     by it, shapes held out, where fewer passes leave 10.5%. Ignores: engines that fuse the activation.
     """
     degrees = around.degrees
-    narrow = _computed_bytes(FORMATS[form])
+    narrow = computed_bytes(FORMATS[form])
     hidden = (3.0 * ACTIVATION_BYTES + 2.0 * narrow) * around.width / degrees.expert_parallel
     inner = (4.0 * ACTIVATION_BYTES + 2.0 * narrow) * moe.expert_intermediate / degrees.experts
     return moe.top_k * (hidden + inner)
@@ -90,7 +82,7 @@ def _dispatched_bytes(form: str, degrees: Degrees) -> float:
         return DISPATCH_BYTES
     stored = FORMATS[form]
     one_scale = stored.block is None and stored.group is None
-    return _computed_bytes(stored) if one_scale or stored.activations == "nvfp4" else ACTIVATION_BYTES
+    return computed_bytes(stored) if one_scale or stored.activations == "nvfp4" else ACTIVATION_BYTES
 
 
 def _exchange(name: str, moe: Moe, around: Surroundings, *, element_bytes: float) -> Iterator[Operator]:

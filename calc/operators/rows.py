@@ -60,7 +60,8 @@ class Reads(IntEnum):
 class Operator:
     """One operator, per instance, with what it does for each unit of its driver.
 
-    weight_bytes: read once whenever the driver is above zero. kv_bytes_per_cached_token: read for every cached token that
+    weight_bytes: read once whenever the driver is above zero. quantised_bytes_per_token: read and written by a pass that
+    quantises the inputs of a matrix product, beside its activations. kv_bytes_per_cached_token: read for every cached token that
     a sequence attends to. stride: cached tokens that share one entry. flop_per_pair: for each (query, key) pair. state_bytes_per_sequence: read and written per
     sequence of the step. n_experts, top_k: weight_bytes shrink to the experts that the tokens touch. token_ranks: attention
     ranks whose tokens come together here. ranks: GPUs of a collective. kv_heads: of an attention, on this GPU.
@@ -75,6 +76,7 @@ class Operator:
     weight_bytes: float = 0.0
     flop_per_token: float = 0.0
     activation_bytes_per_token: float = 0.0
+    quantised_bytes_per_token: float = 0.0
     reads: Reads = Reads.NOTHING
     window: float = inf
     chunk: float = inf
@@ -112,6 +114,7 @@ NUMBERS = (
     "weight_bytes",
     "flop_per_token",
     "activation_bytes_per_token",
+    "quantised_bytes_per_token",
     "window",
     "chunk",
     "stride",

@@ -23,6 +23,7 @@ from calc.operators.row_sets import RowSets
 from calc.operators.rows import FEATURES, KINDS, NUMBERS, Kind, Operator
 
 Array = NDArray[np.float64]
+GEMM = KINDS.index(Kind.GEMM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +192,7 @@ class Operators:
             flop=flop,
             weight_bytes=weight_bytes,
             activation_bytes=activation_bytes,
+            quantised_bytes=n["quantised_bytes_per_token"] * all_units,
             kv_bytes=kv_bytes,
             message_bytes=message_bytes,
             kernels=np.where(active, n["kernels"], 0.0),
@@ -235,7 +237,8 @@ class Operators:
 class OperatorTable:
     """A forward pass, operator by operator: arrays of shape (operators, candidates), per GPU and per instance.
 
-    Multiply with `count` for the whole pass. `units` is the driver's count (tokens, rows) that the operator saw.
+    Multiply with `count` for the whole pass. `units` is the driver's count (tokens, rows) that the operator saw; `quantised_bytes`
+    are those of passes that quantise a product's inputs, which an engine can spare itself and no bound holds.
     """
 
     operators: Operators
@@ -243,6 +246,7 @@ class OperatorTable:
     flop: Array
     weight_bytes: Array
     activation_bytes: Array
+    quantised_bytes: Array
     kv_bytes: Array
     message_bytes: Array
     kernels: Array
@@ -255,6 +259,16 @@ class OperatorTable:
     def bytes(self) -> Array:
         """Bytes that the operator moves to or from the GPU's memory."""
         return self.weight_bytes + self.activation_bytes + self.kv_bytes
+
+    @property
+    def streamed_bytes(self) -> Array:
+        """Activations that an operator reads and writes while it computes: those of matrix products."""
+        return np.where(self.operators.kind_index == GEMM, self.activation_bytes, 0.0)
+
+    @property
+    def passed_bytes(self) -> Array:
+        """Activations that are passed over before or behind the arithmetic: all but those of matrix products, and what quantises their inputs."""
+        return np.where(self.operators.kind_index == GEMM, self.quantised_bytes, self.activation_bytes)
 
     def total(self, column: str) -> Array:
         """Sum over the pass of one of the array fields, per candidate."""

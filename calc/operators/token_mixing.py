@@ -8,7 +8,7 @@ from math import inf
 
 from calc.model import Attention, CompressedAttention, Indexer, LatentAttention, Mixer, Part, Split, Weight
 from calc.operators.rows import Driver, Kind, Operator, Reads
-from calc.operators.surroundings import ACTIVATION_BYTES, Surroundings, is_matrix
+from calc.operators.surroundings import ACTIVATION_BYTES, Surroundings, is_matrix, product_bytes
 from calc.quantization import FORMATS
 
 STATE_FLOP_PER_ELEMENT = 6.0  # decay, outer product, add, and the read-out: two FLOP each but the decay
@@ -126,9 +126,9 @@ def _latent_products(
             driver=driver,
             weight_bytes=ACTIVATION_BYTES * expanded,  # engines keep these matrices dequantised
             flop_per_token=2.0 * expanded,
-            activation_bytes_per_token=ACTIVATION_BYTES
-            * heads
-            * (attention.nope_dim + attention.value_dim + latent),
+            **product_bytes(
+                heads * (attention.nope_dim + attention.value_dim), heads * latent, FORMATS["bf16"]
+            ),
             kernels=2.0,
         )
     yield around.operator(

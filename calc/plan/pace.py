@@ -149,11 +149,11 @@ def _soft(
     exponent = rates.exponent
     kinds, forms = operators.kind_index[:, 0], operators.format_index[:, 0]
     count = np.where(kinds[:, None] < FIRST_LINK, table.count, 0.0)  # collectives have seconds of their own
-    moved = count * (table.weight_bytes + table.kv_bytes)
-    active = count * table.activation_bytes
+    moved = count * (table.weight_bytes + table.kv_bytes + table.streamed_bytes)
+    active = count * table.passed_bytes
     flop = count * table.flop
     if np.isinf(exponent):
-        moved = moved + active
+        moved = count * table.bytes
     total: Any = np.zeros((table.units.shape[1], len(stacked.offers)))
     if not beside_decoding:
         total = total + (count * table.kernels).sum(axis=0)[:, None] * rates.kernel_s

@@ -33,7 +33,7 @@ from calc.step.rates import Rates, datasheet_rates, rate_table
 from calc.step.results import ServingPoint, StepEstimate
 from calc.step.seconds import TERMS, LinkSeconds, PassSeconds, pass_seconds
 from calc.step.serving import FirstToken, Interleaved, interleave
-from calc.step.spread import ranged, spread_factor
+from calc.step.spread import ranged, ranks_factor, spread_factor
 
 Array = NDArray[np.float64]
 
@@ -99,6 +99,7 @@ class StepModel:
             kv_dtype=kv_dtype,
             operators=operators,
             factor=spread_factor(spec, profile)
+            * ranks_factor(layout, profile)
             * (PCIE_SPREAD if crosses_bus(accelerator, operators) else 1.0),
             peak_rates=Rates.of(datasheet_rates(formats, accelerator), operators),
             reached_rates=Rates.of(rate_table(formats, accelerator, profile), operators),

@@ -218,6 +218,9 @@ def rate_table(formats: Sequence[str], accelerator: Accelerator, profile: Profil
     passes = np.ones(shape)
     passes[row[Kind.EXPERTS]] = number("experts.passes")
     passes[[row[Kind.ELEMENTWISE], row[Kind.MIXER], row[Kind.INDEXER]]] = number("activations.passes")
+    for column, name in enumerate(formats):
+        if name == "fp8":  # one scale a matrix: known before, so that the kernel in front can write 8 bits
+            passes[row[Kind.GEMM], column] = number("quantising.share_8bit")
     fixed = np.array([number(_fixed_name(name, accelerator)) for name in FEATURES])
     return RateTable(
         bytes_per_s=read,

@@ -2,8 +2,9 @@
 
     t = kernels t0 + activations/(e_a BW) + [ (bytes/(e BW))^p + (FLOP/(u F))^p ]^(1/p)
 
-Source of the form: measured GEMM times bend softly at the ridge (up to a third slower there than the hard maximum); exponents
-from 2 to 6 fit alike.
+What a matrix product streams of its own inputs and outputs is among its bytes, beside its arithmetic; other activations have passes
+of their own. Source of the form: measured GEMM times bend softly at the ridge (up to a third slower there than the hard maximum);
+exponents from 2 to 6 fit alike.
 """
 
 from __future__ import annotations
@@ -52,13 +53,18 @@ class PassSeconds:
         with np.errstate(divide="ignore", invalid="ignore"):
             memory, compute = self.memory_s**2, self.compute_s**2
             memory_share = np.nan_to_num(memory / (memory + compute))
-            weight_share = np.nan_to_num(table.weight_bytes / (table.weight_bytes + table.kv_bytes))
+            streamed = table.streamed_bytes
+            moved = table.weight_bytes + table.kv_bytes + streamed
+            weight_share = np.nan_to_num(table.weight_bytes / moved)
+            streamed_share = np.nan_to_num(streamed / moved)
+        waited = soft * memory_share  # for memory
+        waited[is_link] = 0.0
         own = np.ones(soft.shape)
         own[is_link] = 0.0
         return {
-            "weights": (soft * own * memory_share * weight_share).sum(axis=0),
-            "kv": (soft * own * memory_share * (1 - weight_share)).sum(axis=0),
-            "activations": (count * self.activation_s).sum(axis=0),
+            "weights": (waited * weight_share).sum(axis=0),
+            "kv": (waited * (1 - weight_share - streamed_share)).sum(axis=0),
+            "activations": (count * self.activation_s + waited * streamed_share).sum(axis=0),
             "compute": (soft * own * (1 - memory_share)).sum(axis=0),
             "communication": self.operators[is_link].sum(axis=0),
             "overhead": (count * self.floor_s * own).sum(axis=0) + self.fixed,
@@ -75,9 +81,9 @@ def pass_seconds(
 ) -> PassSeconds:
     """Seconds of every operator and of the engine around them. `eager`: no graph captures this step (per candidate, or one)."""
     count = table.count
-    moved = table.weight_bytes + table.kv_bytes
-    if np.isinf(rates.exponent):  # the roofline: an operator's bytes all compete with its FLOP
-        moved = moved + table.activation_bytes
+    # The roofline: an operator's bytes all compete with its FLOP.
+    beside = table.activation_bytes if np.isinf(rates.exponent) else table.streamed_bytes
+    moved = table.weight_bytes + table.kv_bytes + beside
     memory = moved / rates.bytes_per_s
     compute = table.flop / rates.flop_per_s
     rows = rates.short_prompt_rows
@@ -86,7 +92,7 @@ def pass_seconds(
         compute[rows] *= 1.0 + rates.half_tokens[rows] / np.maximum(prompt, 1.0)
     if np.any(table.operators.features["indexer"]):
         compute = compute * _indexed_prompts(table.operators, rates)
-    activation = table.activation_bytes / rates.activation_bytes_per_s
+    activation = table.passed_bytes / rates.activation_bytes_per_s
     floor = table.kernels * rates.kernel_s
     rows = rates.sequence_rows
     if rows.size:

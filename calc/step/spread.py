@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from calc.layout import Layout
 from calc.model import CompressedAttention, LatentAttention, ModelSpec, Moe
 from calc.profile import Evidence, Profile
 from calc.provenance import Estimate
@@ -38,6 +39,16 @@ def spread_factor(spec: ModelSpec, profile: Profile, *, first_token: bool = Fals
     if first_token:
         factor = max(factor, spread["time to first token"])
     return factor
+
+
+def ranks_factor(layout: Layout, profile: Profile) -> float:
+    """How much wider a range is where attention ranks step together: no clean measurement has them.
+
+    They are taken to be as far from the data as a related engine. Source: of 46 public figures with attention ranks (22 serving
+    points, 24 maxima) 28% lie in the range without this, 85% with it. A measured endpoint speaks for itself.
+    """
+    alone = layout.attention_dp <= 1 or profile.evidence is Evidence.CALIBRATED
+    return 1.0 if alone else profile.spread["related"]
 
 
 def ranged(seconds: Any, *, factor: float, floor: Any, profile: Profile) -> Estimate:

@@ -133,7 +133,7 @@ class WorkedPass:
             float(np.broadcast_to(values, shape)[row, 0])
             for values in (passed.memory_s, passed.compute_s, passed.activation_s, passed.floor_s)
         )
-        moved = float((table.weight_bytes + table.kv_bytes)[row, 0])
+        moved = float((table.weight_bytes + table.kv_bytes + table.streamed_bytes)[row, 0])
         yield from self._experts(row)
         if moved > 0:
             yield Worked(
@@ -145,7 +145,7 @@ class WorkedPass:
             yield Worked(
                 formula="operator_activation_s",
                 inputs={
-                    "activation_bytes": float(table.activation_bytes[row, 0]),
+                    "activation_bytes": float(table.passed_bytes[row, 0]),
                     "activation_share": float(self._rates.activation_bytes_per_s[row, 0])
                     / self.model.accelerator.bandwidth_bytes_per_s,
                     "bandwidth_bytes_per_s": self.model.accelerator.bandwidth_bytes_per_s,

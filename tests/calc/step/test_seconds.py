@@ -95,6 +95,39 @@ def test_weight_only_formats_read_less_but_do_not_compute_faster():
     assert packed.step(prompt).total.best[0] >= plain.step(prompt).total.best[0]
 
 
+def test_an_engine_whose_gate_and_attention_write_8_bits_quantises_what_norms_feed_alone():
+    """Of the inputs of a layer of Llama 3.1 8B norms feed 2 x 4,096, attention 4,096, the gate 14,336."""
+    spec, device = models.load("meta-llama/Meta-Llama-3.1-8B"), accelerators.load("h100-sxm5-80gb")
+
+    def quantising_s(engine):
+        profile = profiles.load(device, engine)
+        asked = StepModel.of(spec, device, Layout(), profile, quantization="fp8")
+        seconds = asked.expected(ForwardPass.prefill(4096.0), eager=True)
+        products = seconds.table.quantised_bytes > 0
+        assert products.sum() == 4
+        return float((seconds.table.count * seconds.activation_s)[products].sum())
+
+    share = 2 * 4096 / (2 * 4096 + 4096 + 14336)
+    assert quantising_s("tensorrt-llm") / quantising_s("vllm") == pytest.approx(share, rel=0.05)
+
+
+def test_attention_ranks_are_further_from_the_data_than_the_same_gpus_together():
+    """No clean measurement has attention ranks."""
+
+    def width(**layout):
+        total = (
+            model("deepseek-ai/DeepSeek-V3", "b200-sxm-180gb", **layout)
+            .step(ForwardPass.decode(32.0, 2000.0))
+            .total
+        )
+        return float(total.high[0] / total.best[0])
+
+    related = profiles.load("b200-sxm-180gb", "vllm").spread["related"]
+    ranks = width(tp=8, ep=8, attention_dp=8)
+    assert ranks == pytest.approx(related * width(tp=8, ep=8))
+    assert ranks > 1.2 * width(tp=8)
+
+
 def test_fp8_computes_faster_only_where_the_device_does():
     prompt = ForwardPass.prefill(8192.0)
     spec = models.load("meta-llama/Meta-Llama-3.1-8B")
