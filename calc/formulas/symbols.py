@@ -92,7 +92,7 @@ SYMBOLS = _symbols(
     ("significand_bits", "p", "significand bits, the hidden one included", "1"),
     # one operator of a step
     ("repeats", "n_{op}", "layers that repeat the operator", "1"),
-    ("moved_bytes", "Q", "bytes of weights and cache that the operator reads", "byte"),
+    ("moved_bytes", "Q", "bytes of weights and cache that the operator reads, and of activations that it streams while it computes", "byte"),
     ("bandwidth_share", "e", "share of the bandwidth that its kernels reach", "1"),
     ("flop", "X", "arithmetic of the operator", "FLOP"),
     ("all_bytes", "Q", "bytes of weights, cache and activations that are moved", "byte"),
@@ -103,7 +103,7 @@ SYMBOLS = _symbols(
     ("kernel_s", "t_0", "time of an empty kernel", "second"),
     ("sequences", "B", "sequences that take part in the step", "1"),
     ("sequence_s", "t_{seq}", "decode attention's time per sequence and layer", "second"),
-    ("activation_bytes", "A", "bytes of activations that the operator writes and reads", "byte"),
+    ("activation_bytes", "A", "bytes of activations that are passed over before or behind the arithmetic", "byte"),
     ("activation_share", "e_a", "share of the bandwidth that activations reach, passes counted", "1"),
     ("floor_s", "t_{floor}", "time that it takes however little it moves", "second"),
     ("activation_s", "t_{act}", "time of its activations", "second"),

@@ -16,7 +16,7 @@ from calc.step.serving import MOST_BUSY
 def operator_memory_s(
     *, moved_bytes: Numbers, bandwidth_share: Numbers, bandwidth_bytes_per_s: Numbers
 ) -> Numbers:
-    """Seconds to read an operator's weights and cache: bytes over the share of the bandwidth that its kernels reach.
+    """Seconds to move what goes on beside an operator's arithmetic: bytes over the share of the bandwidth that its kernels reach.
 
     Source: roofline model (Williams et al. 2009) with a reached share; shares are fitted per accelerator family and engine.
     Ignores: caches on the chip, and that short reads reach less (the kernel floor stands for that).
@@ -57,7 +57,7 @@ def operator_floor_s(
 def operator_activation_s(
     *, activation_bytes: Numbers, activation_share: Numbers, bandwidth_bytes_per_s: Numbers
 ) -> Numbers:
-    """Seconds to write and read an operator's activations.
+    """Seconds to write and read the activations that an operator does not stream beside its arithmetic.
 
     Source: counted traffic over a fitted share, which also holds how often engines pass over the same data.
     Ignores: activations that stay in the chip's caches, beyond what the fitted share says.
