@@ -92,7 +92,7 @@ SYMBOLS = _symbols(
     ("significand_bits", "p", "significand bits, the hidden one included", "1"),
     # one operator of a step
     ("repeats", "n_{op}", "layers that repeat the operator", "1"),
-    ("moved_bytes", "Q", "bytes of weights and cache that the operator reads, and of activations that it streams while it computes", "byte"),
+    ("moved_bytes", "Q", "bytes of weights, cache and streamed activations that the operator moves", "byte"),
     ("bandwidth_share", "e", "share of the bandwidth that its kernels reach", "1"),
     ("flop", "X", "arithmetic of the operator", "FLOP"),
     ("all_bytes", "Q", "bytes of weights, cache and activations that are moved", "byte"),

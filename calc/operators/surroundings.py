@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypedDict
 
 from calc.model import Split, Weight
 from calc.operators.rows import Driver, Kind, Operator
@@ -94,7 +95,14 @@ def computed_bytes(stored: StoredFormat) -> float:
     return 1.0 if stored.activations in ("fp8", "int8") else ACTIVATION_BYTES
 
 
-def product_bytes(inputs: float, outputs: float, stored: StoredFormat) -> dict[str, float]:
+class ProductBytes(TypedDict):
+    """What a matrix product adds to its row of the table, per token."""
+
+    activation_bytes_per_token: float
+    quantised_bytes_per_token: float
+
+
+def product_bytes(inputs: float, outputs: float, stored: StoredFormat) -> ProductBytes:
     """Bytes per token of a product's activations, which it streams while it computes, and of the pass that quantises its inputs.
 
     It reads its inputs in the type that it computes in and writes 16 bits. Inputs of 8- or 4-bit products are quantised in a pass of
