@@ -103,7 +103,7 @@ SYMBOLS = _symbols(
     ("kernel_s", "t_0", "time of an empty kernel", "second"),
     ("sequences", "B", "sequences that take part in the step", "1"),
     ("sequence_s", "t_{seq}", "decode attention's time per sequence and layer", "second"),
-    ("activation_bytes", "A", "bytes of activations that are passed over before or behind the arithmetic", "byte"),
+    ("activation_bytes", "A", "bytes of activations that are passed over apart from the arithmetic", "byte"),
     ("activation_share", "e_a", "share of the bandwidth that activations reach, passes counted", "1"),
     ("floor_s", "t_{floor}", "time that it takes however little it moves", "second"),
     ("activation_s", "t_{act}", "time of its activations", "second"),
