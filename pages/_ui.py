@@ -25,7 +25,10 @@ from pages._waiting import release
 CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 LONGEST_READING = 20  # characters of a cell that are never broken: "160 ms (110 to 220)"
 FORMULA_CHARACTERS = 38  # of a filled formula on one line of a phone; a longer one has its result below it
-SMALL_FORMULA = 66  # characters from which a formula is set smaller
+SMALLER_FORMULAS = (
+    (84, r"\footnotesize "),
+    (66, r"\small "),
+)  # more characters than these are set in smaller type
 STRUT = r"\rule[-1.1em]{0pt}{2.9em}"  # without it the box of a formula cuts the digits of its fractions
 LATEX_SIGNS = re.compile(r"\\[A-Za-z]+|[{}^_\\]")
 MARKDOWN_SIGNS = re.compile(r"([\\`*_{}\[\]()<>#+!|~$:&-])")
@@ -239,7 +242,7 @@ def formula_lines(latex: str) -> str:
         return with_room(latex)
     left, _, rest = latex.partition(" = ")
     filled, _, result = rest.rpartition(" = ")
-    size = r"\small " if length > SMALL_FORMULA else ""
+    size = next((smaller for characters, smaller in SMALLER_FORMULAS if length > characters), "")
     return rf"{left} = {{{size}{with_room(filled)}}} \\ = {result}"
 
 
