@@ -249,7 +249,7 @@ def cache_lines(caches):
         *lines,
         "",
         f"Ridgebeam refuses {', '.join(ours.refused)}." + (f" kvfit differs on {wrong}." if wrong else ""),
-        "A refusal names the architecture as unknown; it is no wrong answer, and no answer.",
+        "Refused: no number, by name or with an error; for hf-mem also what it does not take for a language model.",
         "",
     ]
 
