@@ -244,6 +244,7 @@ def worked_speedup(
         totals_s.append(first(worked.estimate.total.best))
     before_s, after_s = totals_s
     return (
+        *worked_weights(result, found),
         *lines,
         Worked(
             formula="ratio_to_reference",
@@ -251,6 +252,20 @@ def worked_speedup(
             result=before_s / after_s,
             about=f"speed-up: {what} in 16 bit over the same in {found.scheme.name}",
         ),
+    )
+
+
+def worked_weights(result: Answer, found: SchemeSpeed) -> tuple[Worked, ...]:
+    """Bytes of the weights in 16 bit and in the scheme; their difference is what is freed."""
+    parameters, base = _parameters(result.inputs), FORMATS[BASE].bits
+    return tuple(
+        Worked(
+            formula="weight_bytes",
+            inputs={"params": parameters, "bytes_per_param": bits / 8.0},
+            result=parameters * bits / 8.0,
+            about=f"weights in {name}; freed is the difference",
+        )
+        for name, bits in (("16 bit", base), (found.scheme.name, found.bits_per_weight))
     )
 
 

@@ -99,6 +99,8 @@ def test_a_speed_up_is_the_ratio_of_two_worked_steps():
         lines = worked_speedup(result, study, found, batch)
         base_s, scheme_s = (line.result for line in lines if line.formula == "pass_s")
         assert base_s / scheme_s == pytest.approx(gain) == lines[-1].result
+        base, stored = (line.result for line in lines if line.formula == "weight_bytes")
+        assert base - stored == pytest.approx(found.freed_bytes, rel=1e-9)
 
 
 def test_the_headline_names_the_trade(studies):
