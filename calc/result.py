@@ -167,7 +167,8 @@ def _limit(sequences: SequencesStep, fleet: FleetStep) -> str:
     binds = "binds" if fleet.replicas > 1 or fleet.active > SPARE * sequences.batch else "would bind first"
     in_flight = fmt.count(fleet.active)
     active = "fewer than one is" if fleet.active < 1 else f"{in_flight} {'is' if in_flight == '1' else 'are'}"
-    return f"{LIMITS[sequences.binding]} {binds}: {where}, {active} active at peak.{_work(fleet, number)}"
+    over = f" over {fmt.plural(fleet.replicas, 'replica')}" if fleet.replicas > 1 else ""
+    return f"{LIMITS[sequences.binding]} {binds}: {where}, {active} active at peak{over}.{_work(fleet, number)}"
 
 
 def _work(fleet: FleetStep, number: float) -> str:

@@ -57,7 +57,7 @@ def test_the_answer_says_when_work_and_not_room_asks_for_more_replicas():
     assert headline(result).endswith(f"keep {result.fleet.busy:.3g} of 2 replicas busy.")
     crowded = answer(resolve(replace(Scenario(), rate_per_s=100.0)))
     assert crowded.fleet.active > crowded.sequences.batch
-    assert headline(crowded).endswith("active at peak.")
+    assert headline(crowded).endswith(f"active at peak over {crowded.fleet.replicas} replicas.")
 
 
 def test_the_memory_bar_marks_what_binds_before_memory_does():
