@@ -40,6 +40,14 @@ def llama_url(tmp_path_factory):
     server.stdout.close()
 
 
+@pytest.fixture(autouse=True)
+def interrupts_reach_children():
+    """Tests that a shell started in its background ignore interrupts, and children inherit that; a handler they do not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def data_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("RIDGEBEAM_DATA_DIR", str(tmp_path / "data"))
