@@ -168,7 +168,9 @@ def _limit(sequences: SequencesStep, fleet: FleetStep) -> str:
     in_flight = fmt.count(fleet.active)
     active = "fewer than one is" if fleet.active < 1 else f"{in_flight} {'is' if in_flight == '1' else 'are'}"
     over = f" over {fmt.plural(fleet.replicas, 'replica')}" if fleet.replicas > 1 else ""
-    return f"{LIMITS[sequences.binding]} {binds}: {where}, {active} active at peak{over}.{_work(fleet, number)}"
+    return (
+        f"{LIMITS[sequences.binding]} {binds}: {where}, {active} active at peak{over}.{_work(fleet, number)}"
+    )
 
 
 def _work(fleet: FleetStep, number: float) -> str:

@@ -33,7 +33,9 @@ def metrics(app):
 def test_first_visit_answers_with_no_click_and_no_network(open_page):
     app = open_page()
     (title,) = titles(app)
-    assert re.match(r"\d+ x A100 SXM4 80GB serve this\. .+ binds: .+ are active at peak over \d+ replicas\.", title)
+    assert re.match(
+        r"\d+ x A100 SXM4 80GB serve this\. .+ binds: .+ are active at peak over \d+ replicas\.", title
+    )
     assert title.startswith(metrics(app)["GPUs"])
     assert " to " in next(m.delta for m in app.metric if m.label == "TPOT")  # a predicted time has a range
 
