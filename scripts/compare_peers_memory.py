@@ -23,6 +23,10 @@ from scripts.compare_peers_document import Cache, Log
 
 TOKENS = 32_768
 LIMIT_S = 240
+# How a library refuses a question, as an answer that counts; anything else ends the run and is seen.
+REFUSALS = """
+REFUSALS = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+"""
 KVFIT = """
 import json, sys
 from kvfit.architectures import estimate_cache
@@ -30,7 +34,7 @@ out = {}
 for file in json.load(sys.stdin):
     try:
         out[file] = estimate_cache(json.load(open(file)), context_tokens=32768).total_bytes
-    except Exception:
+    except REFUSALS:
         out[file] = None
 print(json.dumps(out))
 """
@@ -46,7 +50,7 @@ for file in json.load(sys.stdin):
     named = any("ForCausalLM" in n or "ForConditionalGeneration" in n for n in names)
     try:
         out[file] = size(config, "BF16", 32768) if named else None
-    except Exception:
+    except REFUSALS:
         out[file] = None
 print(json.dumps(out))
 """
@@ -61,7 +65,7 @@ for case in json.load(sys.stdin):
     try:
         said = ridgepoint.fit("asked/here", case["ridgepoint"], count=case["gpus"], dtype=case["ridgepoint_dtype"], ctx=case["length"], as_json=True)
         out[case["id"]] = json.loads(said)["memory"]["kv_pool_bytes"]["best"] / case["gpus"]
-    except Exception as error:
+    except REFUSALS:
         out[case["id"]] = None
 print(json.dumps(out))
 """
@@ -80,7 +84,7 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.St
                 gpu_memory_capacity_bytes_override=case["capacity"], **case["formats"],
             )
             out[case["id"]] = said["total_kv_size_bytes"]
-        except Exception as error:
+        except REFUSALS:
             out[case["id"]] = None
 print(json.dumps(out))
 """
@@ -113,7 +117,7 @@ def asked(arguments, tool, code, questions):
         return {}, None
     started = time.perf_counter()
     done = subprocess.run(
-        [python, "-c", code],
+        [python, "-c", REFUSALS + code],
         input=json.dumps(questions),
         capture_output=True,
         text=True,
