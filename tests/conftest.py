@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import cli
+from calc.json_text import parse_json
+
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = Path(os.environ.get("RIDGEBEAM_REFERENCE", ROOT / "../shared/reference")).resolve()
 CASES = Path(os.environ.get("RIDGEBEAM_CASES", ROOT / "../shared/cases")).resolve()
@@ -67,3 +70,16 @@ def _forbidden_skips(reporter):
     if not os.environ.get("RIDGEBEAM_FAIL_ON_SKIP"):
         return []
     return [r for r in reporter.stats.get("skipped", []) if not MAY_SKIP & set(getattr(r, "keywords", {}))]
+
+
+@pytest.fixture
+def run(capsys):
+    """A verb of the command line with --json: its exit code and the one object that it prints."""
+
+    def run_verb(*words):
+        code = cli.main([*map(str, words), "--json"])
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return code, parse_json(printed.out, finite=True)
+
+    return run_verb
