@@ -25,7 +25,7 @@ class Origin(StrEnum):
 
 Source = Origin | tuple[str, ...]
 
-LOAD = ("ttft_under_load_s",), ("tpot_under_load_s",)
+TTFT, TPOT = ("ttft_under_load_s",), ("tpot_under_load_s",)
 COST = ("usd_per_million_tokens",)
 BUSY = ("fleet_utilisation",)
 BY_LEDGER = ("kv_pool_bytes",)
@@ -36,8 +36,8 @@ ORIGINS: Mapping[str, Mapping[str, Source]] = MappingProxyType(
     {
         "size.py": {
             "GPUs": ("gpus_to_buy", "gpus_of_units"),
-            "TTFT": LOAD[0],
-            "TPOT": LOAD[1],
+            "TTFT": TTFT,
+            "TPOT": TPOT,
             "$ per million out": COST,
             "Utilisation at peak": BUSY,
             "Replicas": Origin.SIMULATED,
@@ -87,8 +87,8 @@ ORIGINS: Mapping[str, Mapping[str, Source]] = MappingProxyType(
             "deployment": Origin.WORDS,
             "runs on": ("gpus_to_buy", "gpus_of_units"),
             "busy": BUSY,
-            "TTFT": LOAD[0],
-            "TPOT": LOAD[1],
+            "TTFT": TTFT,
+            "TPOT": TPOT,
             "per hour": ("usd_per_hour",),
         },
         "simulate.py": {
