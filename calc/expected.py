@@ -252,15 +252,15 @@ def sequences_of(replica: Replica, slo: Slo, scenario: Scenario, *, fit: int) ->
         name: replica.largest(reached, target) for name, target, reached in targets if target is not None
     }
     top = int(replica.users[-1])
-    limits = {Limit.ENGINE: float(_most_of_engine(scenario)), Limit.KV_MEMORY: float(fit)}
+    cap = {} if scenario.max_seqs is None else {Limit.MAX_SEQS: float(scenario.max_seqs)}
+    # Of limits that allow as many the first is named: llama.cpp starts no more slots than the cap.
+    limits = cap | {Limit.ENGINE: float(_most_of_engine(scenario)), Limit.KV_MEMORY: float(fit)}
     limits |= {name: float(most) for name, most in allowed.items() if most < top}
     workload = scenario.workload
     # Users who wait are promised times, no throughput: more of them may run than serve most.
     forgets = workload.prefix_share > 0 and workload.reuse_after_s is not None
     if forgets and workload.rate_per_s is not None and replica.best_users < top:
         limits[Limit.PREFIX_HITS] = float(replica.best_users)
-    if scenario.max_seqs is not None:
-        limits[Limit.MAX_SEQS] = float(scenario.max_seqs)
     binding = binding_limit(limits)
     kept = scenario.input_tokens + scenario.output_tokens
     return SequencesStep(

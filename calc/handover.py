@@ -29,6 +29,11 @@ from calc.sizing import Limit
 
 DEFAULT_SEQUENCES = 256
 """Most sequences of a rank at once that vLLM (on cards below 70 GiB) and TensorRT-LLM start with unless told otherwise."""
+OTHER_ENGINES = (
+    "The same layout and length limit; memory and times were worked out for the plan's own engine, and another may have room "
+    "for less."
+)
+"""What to know of the commands for engines that the plan was not made for."""
 ONLINE_WEIGHTS = ("auto", "fp8")
 """Weight formats that need no other checkpoint: as stored, and what vLLM and SGLang quantise while loading."""
 DRAFT_OPTIONS = MappingProxyType(

@@ -236,12 +236,12 @@ def length_verdict(inputs: Inputs) -> Verdict:
     asked = scenario.input_tokens + scenario.output_tokens
     if asked <= limit or any(stack.role == Role.ENCODER for stack in spec.stacks):
         return Verdict(fits=True)
-    whose = "--max-model-len" if scenario.max_model_len is not None else "the model's positions"
+    whose = "--max-model-len ends" if scenario.max_model_len is not None else "the model's positions end"
     return Verdict(
         fits=False,
         wall=Wall.CONTEXT,
         short_by=asked - limit,
-        reason=f"a mean request holds {fmt.count(asked)} tokens, {whose} end at {fmt.count(limit)}",
+        reason=f"a mean request holds {fmt.count(asked)} tokens, {whose} at {fmt.count(limit)}",
     )
 
 

@@ -33,7 +33,7 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from calc.errors import InputError
-    from calc.handover import handover_of
+    from calc.handover import OTHER_ENGINES, handover_of
     from calc.result import headline
     from calc.scenario_text import to_json, to_query
 
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         lines = [handed.manifest.rstrip("\n")]
     else:
         lines = [headline(result), *map(_line, handed.own), *(f"  {note}" for note in handed.notes)]
-        lines += [f"{other.engine}: {_line(other)}" for other in handed.others]
+        lines += [OTHER_ENGINES, *(f"{other.engine}: {_line(other)}" for other in handed.others)]
     emit(arguments, record, lines)
     return OK
 

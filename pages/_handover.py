@@ -6,7 +6,7 @@ import streamlit as st
 
 from calc import format as fmt
 from calc.engine import ENGINE_NAMES
-from calc.handover import Command, Handover, handover_of
+from calc.handover import OTHER_ENGINES, Command, Handover, handover_of
 from calc.result import Answer
 from pages._ui import guarded, plain_text
 
@@ -40,9 +40,7 @@ def _draw(handed: Handover) -> None:
                 on_click="ignore",
             )
     with st.popover("Other engines", icon=":material/swap_horiz:"):
-        st.caption(
-            "The same layout and length limit; memory and times were worked out for the plan's own engine."
-        )
+        st.caption(OTHER_ENGINES)
         for command in handed.others:
             st.markdown(f"**{_name(command)}{f', {command.role}' if command.role else ''}**")
             _draw_command(command)

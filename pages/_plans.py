@@ -128,7 +128,7 @@ def _row(plan: Answer) -> dict[str, str]:
         "replicas": fmt.optional(plan.fleet.replicas if plan.fleet else None, fmt.count),
         "layout": plan.layout.label,
         "TTFT": fmt.optional(plan.ttft_s, fmt.seconds),
-        "TPOT": fmt.optional(plan.tpot_s, fmt.seconds),
+        "TPOT": fmt.optional(plan.tpot_s, fmt.seconds, "none"),
         "busy": fmt.optional(plan.fleet.utilization if plan.fleet else None, fmt.percent),
         "per hour": fmt.optional(plan.cost.usd_per_hour, fmt.usd),
         "per million out": fmt.optional(plan.cost.usd_per_million_output, fmt.usd),

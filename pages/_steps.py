@@ -8,9 +8,11 @@ from typing import Any
 import streamlit as st
 
 from calc import format as fmt
+from calc.engine import LLAMA_CPP_ENGINES
 from calc.result import Answer
 from calc.scenario import Fidelity
 from calc.sizing import DecodeStep, FleetStep, PrefillStep, SequencesStep
+from calc.verdict import Wall
 from calc.worked.answer import worked_step
 from calc.worked.substitution import formulas_of, symbols_of
 from pages._levers import BINDING
@@ -69,7 +71,7 @@ def steps_of(result: Answer) -> Iterator[tuple[str, str, list[str]]]:
     """(step, its conclusion, its lines) for every step that the answer reached."""
     yield "memory", *_memory(result)
     if result.sequences is not None:
-        yield "sequences", *_sequences(result.sequences)
+        yield "sequences", *_sequences(result, result.sequences)
     if result.decode is not None:
         yield "decode", *_decode(result.decode)
     if result.prefill is not None:
@@ -89,9 +91,14 @@ def _memory(result: Answer) -> tuple[str, list[str]]:
             f"Weights: {fmt.binary_bytes(memory.weight_bytes_per_gpu)} ({fmt.decimal_bytes(memory.weight_bytes_per_gpu)}) "
             f"on each of {fmt.plural(memory.gpus, 'GPU')}"
         ),
-        f"Everything else: {fmt.binary_bytes(memory.overhead_bytes_per_gpu)}",
-        f"KV cache: {fmt.binary_bytes(memory.kv_bytes_per_token)} per token, so {fmt.count(memory.tokens)} tokens fit",
     ]
+    if result.verdict.wall is Wall.WEIGHT_MEMORY and memory.kv_bytes_per_token == 0:
+        lines.append("Nothing beside the weights was worked out: they alone do not fit")
+    else:
+        lines += [
+            f"Everything else: {fmt.binary_bytes(memory.overhead_bytes_per_gpu)}",
+            f"KV cache: {fmt.binary_bytes(memory.kv_bytes_per_token)} per token, so {fmt.count(memory.tokens)} tokens fit",
+        ]
     if result.ledger is not None:
         lines += [line.rstrip(".") for line in result.ledger.assumptions]
     if memory.kv_copies > 1:
@@ -101,10 +108,16 @@ def _memory(result: Answer) -> tuple[str, list[str]]:
     return f"Memory: {fmt.binary_bytes(memory.total_bytes_per_gpu)} per GPU {left}", lines
 
 
-def _sequences(found: SequencesStep) -> tuple[str, list[str]]:
+def _sequences(result: Answer, found: SequencesStep) -> tuple[str, list[str]]:
+    if result.ledger is None:
+        stored = "paged in blocks of 16"
+    elif result.inputs.scenario.engine in LLAMA_CPP_ENGINES:
+        stored = "each in a slot of the whole length"
+    else:
+        stored = "in the engine's blocks"
     lines = [
         (
-            f"A sequence ends with {fmt.count(found.kept_tokens)} tokens; paged in blocks of 16, "
+            f"A sequence ends with {fmt.count(found.kept_tokens)} tokens; {stored}, "
             f"{fmt.plural(found.paged, 'sequence')} fit"
         ),
     ]

@@ -48,6 +48,13 @@ def test_where_the_program_ends_before_memory_the_answer_says_so():
     assert smaller.batch < 256
 
 
+def test_a_cap_below_the_room_is_named_as_the_limit():
+    asked = Scenario(model="Qwen/Qwen3-0.6B", gpu="l4", engine="llama.cpp", tpot_s=None, max_seqs=4)
+    found = answer(resolve(asked)).sequences
+    assert (found.binding, found.batch) == (Limit.MAX_SEQS, 4)
+    assert answer(resolve(replace(asked, max_seqs=None))).sequences.binding is Limit.KV_MEMORY
+
+
 def test_a_card_without_room_has_no_slot():
     card = accelerators.load("rtx-3070")
     assert most_slots(models.load("meta-llama/Llama-2-70b-hf"), card, Layout(), settings(4096)) == 0
