@@ -40,7 +40,7 @@ def _draw(handed: Handover) -> None:
                 on_click="ignore",
             )
     with st.popover("Other engines", icon=":material/swap_horiz:"):
-        st.caption(OTHER_ENGINES)
+        st.caption(plain_text(OTHER_ENGINES))
         for command in handed.others:
             st.markdown(f"**{_name(command)}{f', {command.role}' if command.role else ''}**")
             _draw_command(command)
